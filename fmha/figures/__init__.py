@@ -1,0 +1,1 @@
+"""Figures: pure functions from core results (NumPy arrays, dataclasses) to Plotly figures. No Streamlit here."""
