@@ -1,12 +1,13 @@
 """Real GPUs: sizes, speeds and limits, each with the document it was read from.
 
-Sizes are bytes, bandwidths GB/s and peaks TFLOP/s, both decimal (10^9, 10^12), as vendors print them. Two values are
-derived, and pages must say so: the shared-memory bandwidth (bytes a clock and SM x SMs x boost clock) and the device
-memory in bytes. Datasheets print device memory in "GB" and mean 2^30: an H200 sold as 141 GB reports 143,771 MiB. So
-`hbm_bytes` is the printed number x 2^30; the driver keeps back a few percent of it.
+Sizes are bytes, bandwidths GB/s and peaks TFLOP/s, both decimal (10^9, 10^12), as vendors print them. Two
+values are derived, and pages must say so: the shared-memory bandwidth (bytes a clock and SM x SMs x boost
+clock) and the device memory in bytes. Datasheets print device memory in "GB" and mean 2^30: an H200 sold as
+141 GB reports 143,771 MiB. So `hbm_bytes` is the printed number x 2^30; the driver keeps back a few percent
+of it.
 
-Limits by compute capability are from the table "Technical Specifications per Compute Capability" of the CUDA C++
-Programming Guide; a block gets 48 KiB of shared memory unless it opts in.
+Limits by compute capability are from the table "Technical Specifications per Compute Capability" of the
+CUDA C++ Programming Guide; a block gets 48 KiB of shared memory unless it opts in.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ LIMITS: dict[str, SmLimits] = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU model. `fp16_tflops` is the dense tensor-core peak for fp16 (and bf16 where the GPU has it), with fp32
-    accumulation; `fp32_tflops` is the peak without tensor cores."""
+    """One GPU model. `fp16_tflops` is the dense tensor-core peak for fp16 (and bf16 where the GPU has it),
+    with fp32 accumulation; `fp32_tflops` is the peak without tensor cores."""
 
     key: str
     name: str
@@ -106,7 +107,8 @@ class Gpu:
 
     @property
     def smem_gbps(self) -> float:
-        """Shared-memory bandwidth of all SMs together, GB/s. Derived: bytes a clock and SM x SMs x boost clock."""
+        """Shared-memory bandwidth of all SMs together, GB/s. Derived: bytes a clock and SM x SMs x boost
+        clock."""
         return self.limits.smem_bytes_per_clock * self.sms * self.boost_ghz
 
     @property
@@ -162,9 +164,9 @@ _ROWS = (
     ),
     Gpu(
         "B200", "B200 SXM 180 GB", "10.0", "HBM3e", 148, 1.980, 126 * MIB, 180, 8000, 75, 2250, True,
-        "NVIDIA DGX B200 datasheet, one eighth of the system (memory, bandwidth); HGX B200 datasheet (peaks); "
+        "NVIDIA DGX B200 datasheet, an eighth of the system (memory, bandwidth); HGX B200 datasheet (peaks); "
         "NVIDIA Blackwell Tuning Guide (L2, shared memory)",
-        "the clock is the one implied by the fp32 peak; NVIDIA's early Blackwell brief prints 192 GB and 80 TFLOP/s",
+        "the clock is implied by the fp32 peak; an early Blackwell brief prints 192 GB and 80 TFLOP/s",
     ),
 )  # fmt: skip
 

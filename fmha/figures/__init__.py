@@ -1,1 +1,2 @@
-"""Figures: pure functions from core results (NumPy arrays, dataclasses) to Plotly figures. No Streamlit here."""
+"""Figures: pure functions from core results (NumPy arrays, dataclasses) to Plotly figures. No Streamlit
+here."""

@@ -1,14 +1,15 @@
 """Every colour of FMHA Lab, defined once, and the Plotly template that all figures share.
 
-A role is a thing that keeps its colour on every page and in the player: a tensor (Q, K, V, S/P, O), a running
-statistic (m, l, alpha), a memory level (HBM, L2, SMEM, REG), an algorithm (naive, q-outer, kv-outer) or a state.
-The light palette is used inside figures: each of its colours has a contrast of at least 3:1 on a white page *and*
-on a dark one (checked by tests/figures/test_theme.py), so a figure needs no second version. The dark palette is the
-same hues, brighter; whoever paints on a dark ground and knows it (the player, the chart component) may use it.
-Colours are never the only cue: DASHES and SYMBOLS go with them.
+A role is a thing that keeps its colour on every page and in the player: a tensor (Q, K, V, S/P, O), a
+running statistic (m, l, alpha), a memory level (HBM, L2, SMEM, REG), an algorithm (naive, q-outer,
+kv-outer) or a state. The light palette is used inside figures: each of its colours has a contrast of at
+least 3:1 on a white page *and* on a dark one (checked by tests/figures/test_theme.py), so a figure needs no
+second version. The dark palette is the same hues, brighter; whoever paints on a dark ground and knows it
+(the player, the chart component) may use it. Colours are never the only cue: DASHES and SYMBOLS go with
+them.
 
-Paper, grid and text colours are left to the chart component, which reads them from the page's theme; NEUTRAL is the
-fall-back that is readable on both grounds.
+Paper, grid and text colours are left to the chart component, which reads them from the page's theme;
+NEUTRAL is the fall-back that is readable on both grounds.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ def palette(mode: Mode = "light") -> dict[str, str]:
 
 
 def color(role: str, opacity: float = 1.0) -> str:
-    """The colour of a role inside a figure, readable on both grounds; with an opacity below 1 as rgba(...)."""
+    """The colour of a role inside a figure, readable on both grounds; with an opacity below 1 as
+    rgba(...)."""
     value = PALETTE["light"][role]
     if opacity >= 1.0:
         return value
@@ -147,8 +149,8 @@ def as_json() -> str:
 def template() -> go.layout.Template:
     """The template of every figure: sizes for a lecture hall, clear grounds, role colours in a fixed order.
 
-    It is set on each figure, because importing streamlit replaces Plotly's default template by placeholder colours.
-    """
+    It is set on each figure, because importing streamlit replaces Plotly's default template by placeholder
+    colours."""
     axis = {
         "gridcolor": GRID,
         "zerolinecolor": GRID,
