@@ -1,0 +1,37 @@
+"""Every error that a user's input can cause.
+
+    FmhaError (a ValueError)
+    |-- ProblemError      shapes, head counts, dtype, scale, lengths
+    |-- TilingError       Br, Bc
+    |-- InputError        arrays or input names that do not fit the problem
+    |-- LimitError        asked for more than this machine should be made to hold
+    `-- SimulationError   the simulator caught an illegal access (a bug in a schedule or in an event table)
+
+The text is one sentence for the person who asked: what was asked, what is allowed, what to try.
+"""
+
+from __future__ import annotations
+
+
+class FmhaError(ValueError):
+    """Base of all errors of this package."""
+
+
+class ProblemError(FmhaError):
+    """The problem itself cannot be: a shape, a head count, a dtype, a scale, a length."""
+
+
+class TilingError(FmhaError):
+    """Br or Bc is not a tile size."""
+
+
+class InputError(FmhaError):
+    """Q, K, V do not fit the problem, or an input has no such name, layer or head."""
+
+
+class LimitError(FmhaError):
+    """The request is well formed but too large."""
+
+
+class SimulationError(FmhaError):
+    """An event reads what was not loaded, goes out of range, or overflows shared memory."""

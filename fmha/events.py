@@ -1,0 +1,282 @@
+"""The event table: what moved or was computed, by whom, in which order.
+
+One NumPy structured array, one row per event, filled a column at a time. Column by column:
+
+==============  =====  ==========================================================================
+`t0`, `t1`      f8     start and end in microseconds; 0 until `fmha.timeline.clock` fills them
+`worker`        i4     thread block; (b, h, i) in q-outer and naive, (b, h) in kv-outer
+`sm`            i2     streaming multiprocessor it runs on; -1 until `fmha.timeline.clock` fills it
+`kernel`        u1     0; for naive 0, 1, 2: the three kernels run one after the other
+`phase`         u1     index into `PHASES`
+`b`, `h`        i4     batch entry, query head
+`i`, `j`        i4     Q tile, K/V tile; -1 where the event concerns none
+`tensor`        u1     index into `TENSORS`
+`src`, `dst`    u1     index into `MEMORIES`: where it came from, where it went
+`nbytes`        i8     bytes that cross the border between the SM and the rest (requested bytes)
+`flops`         i8     matrix-product FLOPs, a multiply-add counted as two
+`vector_flops`  i8     element-wise operations (max, exp, multiply, add), one each
+==============  =====  ==========================================================================
+
+Rows are in program order within a worker and worker after worker, kernel after kernel. Time is a matter of its own
+(`fmha.timeline`): nothing here depends on it. Only real rows of a ragged last tile are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmha.errors import LimitError
+from fmha.mask import key_tile_bounds
+from fmha.problem import Problem, Tiling
+from fmha.schedule import Schedule, schedule
+from fmha.units import format_count
+
+EVENT = np.dtype(
+    {
+        "names": [
+            "t0", "t1", "worker", "sm", "kernel", "phase", "b", "h", "i", "j", "tensor", "src", "dst",
+            "nbytes", "flops", "vector_flops",
+        ],
+        "formats": [
+            "f8", "f8", "i4", "i2", "u1", "u1", "i4", "i4", "i4", "i4", "u1", "u1", "u1", "i8", "i8", "i8",
+        ],
+    },
+    align=True,
+)  # fmt: skip
+
+MEMORIES = ("REG", "SMEM", "L2", "HBM")
+REG, SMEM, L2, HBM = range(4)
+TENSORS = ("Q", "K", "V", "S", "P", "O", "m", "l", "LSE")
+
+MAX_EVENTS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A kind of event. `maths` are the words the `.cu` files' comments use; `code` is short, for files."""
+
+    code: str
+    maths: str
+    tensor: str
+    src: int
+    dst: int
+    is_load: bool = False
+    is_store: bool = False
+    is_matmul: bool = False
+
+
+def _load(code: str, maths: str, tensor: str) -> Phase:
+    return Phase(code, maths, tensor, HBM, SMEM, is_load=True)
+
+
+def _store(code: str, maths: str, tensor: str) -> Phase:
+    return Phase(code, maths, tensor, SMEM, HBM, is_store=True)
+
+
+PHASES: tuple[Phase, ...] = (
+    _load("load_Q", "load Qi", "Q"),
+    _load("load_K", "load Kj", "K"),
+    _load("load_V", "load Vj", "V"),
+    Phase("S", "S = Qi Kj^T * scale", "S", SMEM, SMEM, is_matmul=True),
+    Phase("m", "m_new = max(m, rowmax S)", "m", SMEM, SMEM),
+    Phase("P", "P = exp(S - m_new); l = alpha l + rowsum P", "P", SMEM, SMEM),
+    Phase("O", "O = alpha O + P Vj", "O", SMEM, SMEM, is_matmul=True),
+    Phase("normalize", "O = O / l", "O", SMEM, SMEM),
+    _store("store_O", "store Oi", "O"),
+    _store("store_LSE", "store LSE = m + ln l", "LSE"),
+    _store("init_O", "write O = 0", "O"),
+    _store("init_l", "write l = 0", "l"),
+    _store("init_m", "write m = -inf", "m"),
+    _load("load_O", "load Oi", "O"),
+    _load("load_l", "load li", "l"),
+    _load("load_m", "load mi", "m"),
+    Phase("O_norm", "O = (alpha l O + P Vj) / l_new", "O", SMEM, SMEM, is_matmul=True),
+    _store("store_l", "store li", "l"),
+    _store("store_m", "store mi", "m"),
+    _store("store_S", "store Sij", "S"),
+    _load("load_S", "load Sij", "S"),
+    Phase("softmax", "P = softmax S", "P", SMEM, SMEM),
+    _store("store_P", "store Pij", "P"),
+    _load("load_P", "load Pij", "P"),
+    Phase("PV", "O = O + Pij Vj", "O", SMEM, SMEM, is_matmul=True),
+)
+CODE: dict[str, int] = {phase.code: index for index, phase in enumerate(PHASES)}
+INIT_PHASES = (CODE["init_O"], CODE["init_l"], CODE["init_m"])
+
+_TENSOR = np.array([TENSORS.index(phase.tensor) for phase in PHASES], np.uint8)
+_SRC = np.array([phase.src for phase in PHASES], np.uint8)
+_DST = np.array([phase.dst for phase in PHASES], np.uint8)
+
+# What a visit consists of, in program order: (phase, when). "first"/"last": only at a worker's first/last visit;
+# "tile": only when the K/V tile is met for the first time; "visit": at every visit.
+Step = tuple[str, str]
+_Q_OUTER: tuple[Step, ...] = (
+    ("load_Q", "first"), ("load_K", "visit"), ("load_V", "visit"), ("S", "visit"), ("m", "visit"), ("P", "visit"),
+    ("O", "visit"), ("normalize", "last"), ("store_O", "last"), ("store_LSE", "last"),
+)  # fmt: skip
+_KV_OUTER: tuple[Step, ...] = (
+    ("load_K", "tile"), ("load_V", "tile"), ("load_Q", "visit"), ("load_O", "visit"), ("load_l", "visit"),
+    ("load_m", "visit"), ("S", "visit"), ("m", "visit"), ("P", "visit"), ("O_norm", "visit"), ("store_O", "visit"),
+    ("store_l", "visit"), ("store_m", "visit"),
+)  # fmt: skip
+_KV_INIT: tuple[Step, ...] = (("init_O", "visit"), ("init_l", "visit"), ("init_m", "visit"))
+# Naive runs over its visits once per kernel; the second kernel then writes its tiles back (see `_naive_kernel`).
+_NAIVE: tuple[tuple[int, tuple[Step, ...]], ...] = (
+    (0, (("load_Q", "first"), ("load_K", "tile"), ("S", "visit"), ("store_S", "visit"))),
+    (1, (("load_S", "visit"), ("softmax", "last"))),
+    (2, (("load_P", "visit"), ("load_V", "tile"), ("PV", "visit"), ("store_O", "last"))),
+)
+
+
+def emit(problem: Problem, tiling: Tiling, order: str = "q-outer", *, write_lse: bool = False) -> NDArray[np.void]:
+    """All events of one forward pass, without time: a structured array of `EVENT`.
+
+    Args:
+        write_lse: q-outer also stores LSE, 4 bytes a row (training needs it, inference does not).
+
+    Raises:
+        LimitError: more than `MAX_EVENTS` events (use `fmha.traffic.closed_form` for sizes beyond).
+        ProblemError: an unknown order.
+    """
+    _refuse_too_many(problem, tiling)
+    plan = schedule(problem, tiling, order)
+    if plan.order == "naive":
+        return np.concatenate([_naive_kernel(problem, tiling, plan, *part) for part in _NAIVE])
+    if plan.order == "kv-outer":
+        parts = [_kv_init(problem, tiling), _rows(problem, tiling, plan, _KV_OUTER)]
+        table = np.concatenate(parts)
+        return table[np.argsort(table["worker"], kind="stable")] if problem.B * problem.H > 1 else table
+    steps = tuple(step for step in _Q_OUTER if write_lse or step[0] != "store_LSE")
+    return _rows(problem, tiling, _with_idle_workers(plan, problem, tiling), steps)
+
+
+def _refuse_too_many(problem: Problem, tiling: Tiling) -> None:
+    visits = problem.B * problem.H * tiling.Tr(problem) * tiling.Tc(problem)
+    if visits * 7 > MAX_EVENTS:
+        raise LimitError(
+            f"{format_count(visits)} visits would make over {format_count(MAX_EVENTS)} events: "
+            "use larger tiles, a smaller N or fewer heads; traffic() counts any size without events."
+        )
+
+
+def _with_idle_workers(plan: Schedule, problem: Problem, tiling: Tiling) -> Schedule:
+    """A worker that sees no key still loads Q and stores O = 0: give it one visit of no tile (j = -1)."""
+    idle = np.setdiff1d(np.arange(plan.workers), plan.worker)
+    if not len(idle):
+        return plan
+    Tr = tiling.Tr(problem)
+    head, i = np.divmod(idle, Tr)
+    b, h = np.divmod(head, problem.H)
+    columns = [
+        np.concatenate([old, new])
+        for old, new in (
+            (plan.worker, idle), (plan.b, b), (plan.h, h), (plan.i, i), (plan.j, np.full(len(idle), -1)),
+            (plan.kind, np.zeros(len(idle), np.uint8)),
+        )
+    ]  # fmt: skip
+    row = np.argsort(columns[0], kind="stable")
+    return Schedule(plan.order, plan.workers, *(column[row] for column in columns))
+
+
+def _kv_init(problem: Problem, tiling: Tiling) -> NDArray[np.void]:
+    """Algorithm 1, line 2: O = 0, l = 0, m = -inf are written to HBM, tile by tile."""
+    b, h, i = (axis.ravel() for axis in np.indices((problem.B, problem.H, tiling.Tr(problem))))
+    plan = Schedule("kv-outer", problem.B * problem.H, b * problem.H + h, b, h, i, i * 0 - 1, i.astype(np.uint8))
+    return _rows(problem, tiling, plan, _KV_INIT)
+
+
+def _naive_kernel(
+    problem: Problem, tiling: Tiling, plan: Schedule, kernel: int, steps: tuple[Step, ...]
+) -> NDArray[np.void]:
+    """One of Algorithm 0's kernels. The softmax kernel reads a whole row tile before it writes it back."""
+    if kernel != 1:
+        return _rows(problem, tiling, plan, steps, kernel)
+    loads = _rows(problem, tiling, plan, steps, kernel)
+    stores = _rows(problem, tiling, plan, (("store_P", "visit"),), kernel)
+    both = np.concatenate([loads, stores])
+    return both[np.argsort(both["worker"], kind="stable")]
+
+
+def _rows(
+    problem: Problem, tiling: Tiling, plan: Schedule, steps: tuple[Step, ...], kernel: int = 0
+) -> NDArray[np.void]:
+    """Expand visits into rows: each visit contributes the steps that apply to it."""
+    count = len(plan)
+    is_first = np.ones(count, np.bool_)
+    is_first[1:] = plan.worker[1:] != plan.worker[:-1]
+    is_last = np.roll(is_first, -1)
+    if plan.order == "naive":
+        is_new_tile = plan.i == 0
+    else:
+        is_new_tile = is_first.copy()
+        is_new_tile[1:] |= plan.j[1:] != plan.j[:-1]
+    applies = {"first": is_first, "last": is_last, "tile": is_new_tile, "visit": plan.j > -2}
+    if plan.order == "q-outer":
+        applies["visit"] = plan.j >= 0
+
+    # Visits that take the same steps share a variant: which steps, how many, in a table of step indices.
+    when = [name for name in ("first", "last", "tile", "visit") if any(step[1] == name for step in steps)]
+    variant = np.zeros(count, np.intp)
+    for bit, name in enumerate(when):
+        variant |= applies[name].astype(np.intp) << bit
+    pattern = np.zeros((1 << len(when), len(steps)), np.intp)
+    length = np.zeros(1 << len(when), np.intp)
+    for v in range(1 << len(when)):
+        taken = [s for s, step in enumerate(steps) if v >> when.index(step[1]) & 1]
+        pattern[v, : len(taken)] = taken
+        length[v] = len(taken)
+
+    lengths = length[variant]
+    total = int(lengths.sum())
+    visit = np.repeat(np.arange(count), lengths)
+    within = np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    step = pattern[variant[visit], within]
+    phase = np.array([CODE[name] for name, _ in steps], np.uint8)[step]
+
+    out = np.zeros(total, EVENT)
+    out["sm"] = -1
+    out["kernel"] = kernel
+    out["phase"] = phase
+    out["tensor"], out["src"], out["dst"] = _TENSOR[phase], _SRC[phase], _DST[phase]
+    for name, column in (("worker", plan.worker), ("b", plan.b), ("h", plan.h), ("i", plan.i), ("j", plan.j)):
+        out[name] = column.astype(np.int32)[visit]
+    for name, quantity in zip(
+        ("nbytes", "flops", "vector_flops"), _quantities(problem, tiling, plan, steps), strict=True
+    ):
+        out[name] = quantity[visit, step]
+    return out
+
+
+def _quantities(
+    problem: Problem, tiling: Tiling, plan: Schedule, steps: tuple[Step, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Bytes, matrix FLOPs and element-wise operations of every (visit, step): three arrays [visits, steps]."""
+    rows = np.minimum(tiling.Br, problem.Nq - plan.i * tiling.Br)
+    if plan.order == "naive":  # dense kernels know nothing of padding
+        keys = np.minimum(tiling.Bc, problem.Nk - plan.j * tiling.Bc)
+    else:
+        tile_keys = np.stack([np.subtract(*key_tile_bounds(problem, tiling, b)[::-1]) for b in range(problem.B)])
+        keys = np.where(plan.j >= 0, tile_keys[plan.b, np.maximum(plan.j, 0)], 0)
+    d, item, zero = problem.d, problem.itemsize, np.zeros(len(plan), np.int64)
+    row_keys = np.full(len(plan), problem.Nk)
+    nbytes = {
+        "Q": rows * d * item, "O": rows * d * item, "K": keys * d * item, "V": keys * d * item,
+        "S": rows * keys * item, "P": rows * keys * item, "m": rows * 4, "l": rows * 4, "LSE": rows * 4,
+    }  # fmt: skip
+    matmul = 2 * rows * keys * d
+    vector = {
+        "m": rows * keys,  # one max per score
+        "P": 3 * rows * keys + 4 * rows + rows * d,  # subtract, exp, add; alpha and l; the rescale of O
+        "O_norm": 2 * rows * d,  # times l, divided by l_new
+        "normalize": rows * d,
+        "store_LSE": 2 * rows,
+        "softmax": 5 * rows * row_keys,  # max, subtract, exp, add, divide
+    }
+    phases = [PHASES[CODE[name]] for name, _ in steps]
+    bytes_of = [nbytes[p.tensor] if p.is_load or p.is_store else zero for p in phases]
+    flops_of = [matmul if p.is_matmul else zero for p in phases]
+    vector_of = [vector.get(p.code, zero) for p in phases]
+    return (np.stack(bytes_of, 1), np.stack(flops_of, 1), np.stack(vector_of, 1))

@@ -1,0 +1,75 @@
+"""Attention in float64: the truth that everything else is checked against."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fmha.errors import InputError
+from fmha.mask import keep
+from fmha.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+class Attention(NamedTuple):
+    """O [B, H, Nq, d] and LSE [B, H, Nq] (natural log); a row that sees no key has O = 0, LSE = -inf."""
+
+    O: Array  # the papers' letter
+    LSE: Array
+
+
+def reference(problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> Attention:
+    """Dense attention in float64.
+
+    Args:
+        Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d]; any real dtype.
+
+    Raises:
+        InputError: shapes that do not fit the problem.
+    """
+    Q, K, V = check_inputs(problem, Q, K, V)
+    P, LSE = _softmax(scores(problem, Q, K))
+    return Attention(P @ np.repeat(V, problem.group, axis=1), LSE)
+
+
+def scores(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
+    """S = scale Q K^T with -inf where a row may not look: [B, H, Nq, Nk]."""
+    keys = np.repeat(np.asarray(K, np.float64), problem.group, axis=1)
+    S = problem.scale * (np.asarray(Q, np.float64) @ keys.swapaxes(-1, -2))
+    return np.where(keep(problem)[:, None], S, -np.inf)
+
+
+def weights(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
+    """P = softmax S, row by row: [B, H, Nq, Nk]; a row that sees no key is all zero."""
+    return _softmax(scores(problem, Q, K))[0]
+
+
+def _softmax(S: Array) -> tuple[Array, Array]:
+    m = S.max(axis=-1, keepdims=True)
+    shift = np.where(np.isfinite(m), m, 0.0)
+    E = np.exp(S - shift)
+    total = E.sum(axis=-1, keepdims=True)
+    P = np.divide(E, total, out=np.zeros_like(E), where=total > 0)
+    with np.errstate(divide="ignore"):
+        return P, (shift + np.log(total))[..., 0]
+
+
+def check_inputs(problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> tuple[Array, Array, Array]:
+    """Q, K, V as float64 arrays whose shapes fit the problem and whose values are finite, or an InputError."""
+    query_shape = (problem.B, problem.H, problem.Nq, problem.d)
+    key_shape = (problem.B, problem.Hk, problem.Nk, problem.d)
+    arrays = []
+    for name, value, shape in (("Q", Q, query_shape), ("K", K, key_shape), ("V", V, key_shape)):
+        try:
+            array = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"{name} is not an array of real numbers: pass one of shape {shape}.") from None
+        if array.shape != shape:
+            raise InputError(f"{name} has shape {array.shape}, but this problem needs {shape} ([B, H, N, d]).")
+        if not np.isfinite(array).all():
+            raise InputError(f"{name} holds NaN or infinity: attention needs finite numbers; clean {name} first.")
+        arrays.append(array)
+    return arrays[0], arrays[1], arrays[2]
