@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Tools that must be present, comma separated: browser, node, cxx. One that is missing and not named here
 # skips its tests with a reason; one that is named fails them.
-export FMHA_REQUIRE ?=
+FMHA_REQUIRE ?=
+export FMHA_REQUIRE
 
 .PHONY: help run test lint measure-ui gpu setup setup-test test-player clean
 help:
@@ -27,7 +28,7 @@ setup-test: $(VENV)/.test-stamp
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "FMHA Lab needs Python 3.11 or later; %s is %d.%d. Try: make run PYTHON=python3.12" % (sys.executable, v[0], v[1]))'
 	@echo "Creating $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # A stamp is touched only after its install succeeded, so a start that was broken off is repeated.
 $(VENV)/.run-stamp: requirements.txt | $(BIN)/python

@@ -1,0 +1,64 @@
+"""FMHA Lab: `streamlit run app.py`, or `make run`.
+
+The menu, and nothing that a page depends on: each page in `pages/` also renders alone.
+Streamlit reads this file in two ways. The server imports it once and serves `app`; for every visitor and
+every change of a widget it runs it as a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import streamlit as st
+
+HERE = Path(__file__).resolve().parent
+
+# Section -> (file under pages/, title). The first page of all is the one at "/"; the others are found at
+# their file name with hyphens, for example /memory-wall.
+MENU: dict[str, list[tuple[str, str]]] = {
+    "Learn": [
+        ("learn/attention.py", "Attention"),
+        ("learn/memory_wall.py", "The memory wall"),
+        ("learn/online_softmax.py", "Online softmax"),
+        ("learn/worked_example.py", "Worked example"),
+    ],
+    "Lab": [
+        ("lab/tiles_in_motion.py", "Tiles in motion"),
+        ("lab/hbm_traffic.py", "HBM traffic"),
+    ],
+}
+
+
+def url_path(file: str) -> str:
+    """The address of a page file: `lab/hbm_traffic.py` is served at `hbm-traffic`."""
+    return Path(file).stem.replace("_", "-")
+
+
+def show_page() -> None:
+    """One visitor's run: draw the menu and run the page that the address names."""
+    first = next(iter(MENU.values()))[0][0]
+    pages = {
+        section: [
+            st.Page(HERE / "pages" / file, title=title, url_path=url_path(file), default=file == first)
+            for file, title in entries
+        ]
+        for section, entries in MENU.items()
+    }
+    st.navigation(pages, expanded=True).run()
+
+
+@asynccontextmanager
+async def warm_start(_server: st.App) -> AsyncIterator[None]:
+    """Before the first visitor: import what pages need, so that none of them waits for it."""
+    from fmha.ui.warm import warm_up
+
+    warm_up()
+    yield
+
+
+if __name__ == "__main__":
+    show_page()
+else:
+    app = st.App(__file__, lifespan=warm_start)

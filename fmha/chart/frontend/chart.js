@@ -1,0 +1,128 @@
+// One Plotly node per chart, updated in place with Plotly.react.
+//
+// Streamlit calls the default export when the chart appears, again whenever its data or the page's theme
+// change, and the function that it returns when the chart leaves the page.
+import { painted, narrowed, isDark } from './paint.js';
+
+const NARROW = 520; // pixels; below that the lettering is made smaller
+const CONFIG = { displayModeBar: false, displaylogo: false, responsive: false };
+
+let library; // one download, however many charts
+function plotly(url) {
+  library ??= new Promise((resolve, reject) => {
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.createElement('script');
+    script.src = url;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => {
+      library = undefined; // the next change tries again
+      reject(new Error('the chart library could not be loaded'));
+    };
+    document.head.append(script);
+  });
+  return library;
+}
+
+class Chart {
+  constructor(node) {
+    this.node = node;
+    this.swaps = JSON.parse(node.dataset.swaps);
+    this.text = null; // the message drawn last
+    this.look = null; // the colours and width class that it was drawn with
+    this.turn = 0;
+    this.observer = new ResizeObserver(() => this.resized());
+    this.observer.observe(node);
+  }
+
+  update(bytes) {
+    this.pending = typeof bytes === 'string' ? bytes : new TextDecoder().decode(bytes);
+    return this.draw();
+  }
+
+  currentLook() {
+    const style = getComputedStyle(this.node);
+    const of = (name) => style.getPropertyValue(name).trim();
+    return {
+      text: of('--st-text-color'),
+      ground: of('--st-background-color'),
+      panel: of('--st-secondary-background-color'),
+      border: of('--st-border-color'),
+      font: of('--st-font'),
+      narrow: this.node.clientWidth < NARROW,
+      width: this.node.clientWidth,
+    };
+  }
+
+  async draw() {
+    const turn = ++this.turn;
+    const look = this.currentLook();
+    const lookKey = JSON.stringify({ ...look, width: look.narrow ? look.width : 0 });
+    if (this.pending === this.text && lookKey === this.look) return;
+    const message = JSON.parse(this.pending);
+    this.node.setAttribute('aria-label', message.alt);
+    this.node.style.height = `${message.height}px`; // before the library is there: nothing jumps
+    let lib;
+    try {
+      lib = await plotly(this.node.dataset.plotly);
+    } catch (error) {
+      this.node.innerHTML = '';
+      const note = document.createElement('div');
+      note.className = 'failed';
+      note.textContent = `${error.message}. ${message.alt}`;
+      this.node.append(note);
+      return;
+    }
+    if (turn !== this.turn || this.gone) return; // a newer figure is on its way
+    let figure = painted(message.figure, this.swaps, look, isDark(look.ground));
+    if (look.narrow) figure = narrowed(figure, look.width);
+    figure.layout.height = message.height;
+    figure.layout.width = this.node.clientWidth || undefined;
+    figure.layout.autosize = false;
+    figure.layout.uirevision ??= 'keep';
+    this.text = this.pending;
+    this.look = lookKey;
+    await lib.react(this.node, figure.data, figure.layout, CONFIG);
+    this.node.dataset.drawn = String(Number(this.node.dataset.drawn ?? 0) + 1);
+  }
+
+  resized() {
+    if (this.frame || this.text === null) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      const width = this.node.clientWidth;
+      if (this.gone || !width || !window.Plotly || !this.node._fullLayout) return;
+      if (width === this.node._fullLayout.width) return;
+      const narrow = width < NARROW;
+      if (narrow || narrow !== JSON.parse(this.look).narrow) this.draw();
+      else window.Plotly.relayout(this.node, { width });
+    });
+  }
+
+  destroy() {
+    this.gone = true;
+    this.observer.disconnect();
+    cancelAnimationFrame(this.frame);
+    if (window.Plotly && this.node._fullLayout) window.Plotly.purge(this.node);
+  }
+}
+
+const charts = new WeakMap(); // parentElement -> Chart
+
+export default function ({ data, parentElement }) {
+  const node = parentElement.querySelector('.fmha-chart');
+  let chart = charts.get(parentElement);
+  if (!chart || chart.node !== node) {
+    chart?.destroy();
+    chart = new Chart(node);
+    charts.set(parentElement, chart);
+  }
+  const call = (chart.calls = (chart.calls ?? 0) + 1);
+  chart.update(data);
+  // Streamlit may call the clean-up of a call that a newer one has already replaced.
+  return () =>
+    setTimeout(() => {
+      if (chart.calls !== call) return;
+      chart.destroy();
+      charts.delete(parentElement);
+    }, 0);
+}

@@ -1,0 +1,275 @@
+"""Controls: a widget, its URL parameter and its value, under one name.
+
+    N = controls.slider("N", "Sequence length N", options=[128, 256, 512], default=128)
+
+The name is the URL parameter and the widget's key, and it is shared by all pages: a value set on one page is kept on
+the next. Call `notices()` once, after the last control; it says what was not taken as asked and writes the URL.
+
+Three things keep a value from being lost. The truth is the session's book of wishes, not the widget, whose state
+Streamlit drops on a page change. A widget is set from the book only when it appears or has to differ; while it
+stays on screen it is only read, so a key pressed during a slow run is never undone. And a broken-off run leaves
+book and widget in agreement at every point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from fmha.ui.parameters import Choice, Flag, Kind, Numbers, Range, Text, Value, as_numbers, show
+from fmha.ui.settings import Book, book_in
+
+CAUSAL = {"none": "off", "br": "causal, bottom-right", "tl": "causal, top-left"}
+_CAUSAL_ALIASES = {
+    "0": "none",
+    "false": "none",
+    "off": "none",
+    "1": "br",
+    "true": "br",
+    "on": "br",
+    "bottom-right": "br",
+    "top-left": "tl",
+}
+_BUTTONS = 4  # up to so many options are shown as buttons side by side, more as a list
+
+
+def slider(
+    name: str,
+    label: str,
+    *,
+    options: Sequence[int | float] | None = None,
+    lo: int | float | None = None,
+    hi: int | float | None = None,
+    step: int | float = 1,
+    default: int | float,
+    help: str | None = None,
+    format: Callable[[Any], str] = show,
+) -> Any:
+    """A slider over `options`, or from `lo` to `hi` in steps of `step`. Arrow keys, Home and End move it.
+
+    Returns a plain int, or a float where the options or bounds are floats. With one possible value it is no slider
+    but a fixed value. A wish outside the range becomes the nearest allowed value, and `notices()` says so.
+    """
+    if options is not None:
+        numbers = Numbers(as_numbers(options))
+        return _control(
+            name,
+            label,
+            numbers,
+            default,
+            lambda: st.select_slider(label, numbers.options, format_func=format, key=name, help=help),
+            format,
+        )
+    if lo is None or hi is None:
+        raise TypeError(f"slider {name!r} needs options, or lo and hi")
+    span = _range(lo, hi, step)
+    return _control(
+        name,
+        label,
+        span,
+        default,
+        lambda: st.slider(label, span.lo, span.hi, step=span.step, key=name, help=help),
+        format,
+    )
+
+
+def number(
+    name: str,
+    label: str,
+    *,
+    lo: int | float,
+    hi: int | float,
+    step: int | float = 1,
+    default: int | float,
+    help: str | None = None,
+) -> Any:
+    """A number to type in, from `lo` to `hi`, with buttons for a step up and down."""
+    span = _range(lo, hi, step)
+    return _control(
+        name,
+        label,
+        span,
+        default,
+        lambda: st.number_input(label, span.lo, span.hi, step=span.step, key=name, help=help),
+    )
+
+
+def choice(
+    name: str,
+    label: str,
+    options: Sequence[str] | Mapping[str, str],
+    *,
+    default: str,
+    aliases: Mapping[str, str] | None = None,
+    help: str | None = None,
+) -> str:
+    """One of `options`; a mapping gives each its label. `aliases` are further spellings for links (lower case)."""
+    labels = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
+    kind = Choice(tuple(labels), aliases or {}, labels.__getitem__)
+
+    def draw() -> Any:
+        shown: dict[str, Any] = {"format_func": labels.__getitem__, "key": name, "help": help}
+        if len(labels) <= _BUTTONS:
+            return st.segmented_control(label, list(labels), required=True, **shown)
+        return st.selectbox(label, list(labels), **shown)
+
+    return str(_control(name, label, kind, default, draw, lambda value: labels[str(value)]))
+
+
+def toggle(name: str, label: str, *, default: bool = False, help: str | None = None) -> bool:
+    """On or off; 1 or 0 in the URL."""
+    return bool(_control(name, label, Flag(), default, lambda: st.toggle(label, key=name, help=help)))
+
+
+def text(
+    name: str,
+    label: str,
+    *,
+    default: str = "",
+    longest: int = 64,
+    pattern: str | None = None,
+    what: str = "a short text",
+    help: str | None = None,
+) -> str:
+    """A short text. `pattern` (a regular expression for all of it) and `what` (the same in words) limit it."""
+    kind = Text(longest, pattern, what)
+    return str(
+        _control(
+            name,
+            label,
+            kind,
+            default,
+            lambda: st.text_input(label, max_chars=longest, key=name, help=help),
+        )
+    )
+
+
+def causal(*, default: str = "none", help: str | None = None) -> str | None:
+    """The causal mask with its alignment named: None, "bottom-right" or "top-left", as `Problem` takes it."""
+    value = choice("causal", "Causal mask", CAUSAL, default=default, aliases=_CAUSAL_ALIASES, help=help)
+    return {"none": None, "br": "bottom-right", "tl": "top-left"}[value]
+
+
+def hidden(name: str, *, lo: int, hi: int, default: int) -> int:
+    """A whole number that lives in the URL without a widget, such as the chosen row; `assign` sets it."""
+    book = _book()
+    kind = _range(lo, hi, 1)
+    fit = book.fit(name, kind, _plain(default))
+    book.draw(name, kind, fit)
+    return int(fit.value)
+
+
+def assign(**values: Value) -> None:
+    """Set controls by name: `st.button("N = 4096", on_click=controls.assign, kwargs={"N": 4096})`.
+
+    Call it in a callback, or before the controls are drawn; a control that is already drawn shows it on the next run.
+    """
+    book = _book()
+    for name, value in values.items():
+        book.wish(name, _plain(value))
+        book.drawn.pop(name, None)
+
+
+def notices() -> None:
+    """Say once, in one box, what was not taken as asked; then bring the URL up to date. After the last control."""
+    book = _book()
+    book.settle()
+    book.note_unknown()
+    if lines := book.notices():
+        st.warning("  \n".join(lines))
+    update_url()
+
+
+def update_url() -> None:
+    """Write the settings into the address bar if it does not say them yet. `notices()` calls it."""
+    book = _book()
+    wanted = book.url()
+    texts = {name: (text,) for name, text in wanted.items()}
+    if book.seen != texts:
+        st.query_params.from_dict(wanted)  # one message for all; it leaves Streamlit's embed parameters alone
+        book.seen = texts
+
+
+def _range(lo: Any, hi: Any, step: Any) -> Range:
+    """Bounds as plain numbers of one type: Streamlit takes three ints or three floats, not a mixture."""
+    bounds = [_plain(x) for x in (lo, hi, step)]
+    return Range(*bounds) if all(isinstance(x, int) for x in bounds) else Range(*map(float, bounds))
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as a plain Python number; anything else as it is."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _book() -> Book:
+    """The session's book, open at the page at hand, with the URL read."""
+    book = book_in(st.session_state)
+    ctx = get_script_run_ctx(suppress_warning=True)
+    book.turn_to(ctx.page_script_hash if ctx is not None else "")
+    book.read_url(_url_texts(ctx))
+    return book
+
+
+def _url_texts(ctx: Any) -> dict[str, list[str]]:
+    """The URL's parameters, each with all its texts."""
+    if ctx is not None and ctx.is_history_navigation:
+        # The browser's Back on the same page: Streamlit reruns the page, but does not refresh st.query_params.
+        from urllib.parse import parse_qs
+
+        return parse_qs(ctx.query_string, keep_blank_values=True)
+    return {name: st.query_params.get_all(name) for name in st.query_params}
+
+
+def _control(
+    name: str,
+    label: str,
+    kind: Kind,
+    default: Value,
+    draw: Callable[[], Any],
+    format: Callable[[Any], str] = show,
+) -> Any:
+    """Draw one control and return its value. See the head of this file for why it goes in this order."""
+    book, state = _book(), st.session_state
+    before = book.drawn.get(name)
+    current = state.get(name) if before is not None else None
+    if before is not None and current is not None and current != before.value:
+        book.wish(name, current)  # the user moved it since it was last drawn
+    fit = book.fit(name, kind, _plain(default))
+    if kind.choices == 1:
+        book.draw(name, kind, fit)
+        _fixed(label, format(fit.value))
+        state.pop(name, None)  # if it becomes a widget again, it starts from the book
+        return fit.value
+    if current is None or current != fit.value or before is None or before.kind != kind:
+        state[name] = fit.value
+    book.draw(name, kind, fit)
+    value = draw()
+    if value is None:  # an emptied number field: what was there last goes on
+        return fit.value
+    if value != fit.value:  # cannot happen while the widget is set from the book, but a wrong picture is worse
+        book.wish(name, value)
+        book.draw(name, kind, book.fit(name, kind, _plain(default)))
+    return value
+
+
+def _fixed(label: str, shown: str) -> None:
+    """A setting with one possible value, as a value and not as a control."""
+    st.markdown(f"{label}  \n**{shown}**", help="The other settings leave one possible value.")
+
+
+__all__ = [
+    "CAUSAL",
+    "assign",
+    "causal",
+    "choice",
+    "hidden",
+    "notices",
+    "number",
+    "slider",
+    "text",
+    "toggle",
+    "update_url",
+]

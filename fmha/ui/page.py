@@ -1,0 +1,62 @@
+"""The frame of a page: its title and one idea, the configuration beside a result, errors, and "Try this"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import streamlit as st
+
+from fmha.errors import FmhaError
+
+# Less air above the title, and on a phone less at the sides.
+_STYLE = """<style>
+[data-testid="stMainBlockContainer"] { padding-top: 3.5rem; padding-bottom: 4rem; }
+@media (max-width: 640px) {
+  [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
+  h1 { font-size: 1.8rem !important; }
+}
+</style>"""
+
+
+def page(title: str, idea: str) -> None:
+    """Begin a page: the window's title, the heading, and the page's one idea in one or two sentences (Markdown)."""
+    st.set_page_config(page_title=f"{title} - FMHA Lab", page_icon="🧮", layout="wide")
+    st.html(_STYLE)
+    st.title(title, anchor=False)
+    st.markdown(idea)
+
+
+def configuration(**settings: object) -> None:
+    """The settings that the picture below was computed for, in one line: a result never stands without them.
+
+    configuration(N=128, d=64, dtype="fp32")
+    """
+    st.caption(" · ".join(f"{name} = {value}" for name, value in settings.items()))
+
+
+def try_this(tasks: Sequence[str]) -> None:
+    """End a page: things to try, one sentence each (Markdown), with the values to set and what will be seen."""
+    with st.container(border=True):
+        st.subheader("Try this", anchor=False)
+        st.markdown("\n".join(f"{i}. {task}" for i, task in enumerate(tasks, 1)))
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """What the user's settings make impossible is said in one sentence, in place of the result and of all below.
+
+    with explained_errors():
+        run = simulate(problem, tiling, Q, K, V)
+    """
+    try:
+        yield
+    except FmhaError as error:
+        text = str(error)
+        st.error(plain(text[:1].upper() + text[1:]))
+        st.stop()
+
+
+def plain(text: str) -> str:
+    """`text` with Markdown's special characters escaped: it is shown letter by letter."""
+    return "".join("\\" + c if c in "\\`*_{}[]()#+-!|<>~$:" else c for c in text)

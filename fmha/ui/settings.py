@@ -1,0 +1,119 @@
+"""The settings of one visitor: what he asked for, by name, and the link that says it. No Streamlit in here.
+
+The book keeps *wishes*, not values: the last thing that the user set, or the text that a link gave. Each page
+fits a wish to what it offers at the moment. So a tile of 64 rows that had to shrink to 8 when N became 8 is 64
+again when N grows, and a value too large for one page is still there on the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fmha.ui.parameters import Fit, Kind, Value, Wish, quote
+
+# Every name that some page of the app reads from the URL. A name outside this list that no control of the
+# page at hand claims either is reported to the user.
+KNOWN = frozenset(
+    "N Nq Nk d Br Bc H Hk B dtype causal order input layer head batch seed gpu sms row col step race scale".split()
+)
+IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
+_MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice
+
+
+@dataclass
+class Entry:
+    """One control as it was last drawn on the page at hand."""
+
+    kind: Kind
+    value: Value
+    problem: str | None
+
+
+@dataclass
+class Book:
+    """Wishes by name, and what is on the page at hand."""
+
+    wishes: dict[str, Wish] = field(default_factory=dict)
+    page: str | None = None
+    drawn: dict[str, Entry] = field(default_factory=dict)
+    recent: set[str] = field(default_factory=set)  # drawn since `settle` was last called
+    unknown: tuple[str, ...] = ()
+    seen: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the URL as last read or written
+    left: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)  # ... by page, when it was left
+
+    def turn_to(self, page: str) -> None:
+        """Begin a script run of `page`. On another page than before nothing counts as drawn yet."""
+        if page == self.page:
+            return
+        if self.page is not None:
+            self.left[self.page] = self.seen
+        # A page that is come back to with the URL that it was left with brings no news: the session has them.
+        self.page, self.drawn, self.recent, self.unknown = page, {}, set(), ()
+        self.seen = self.left.get(page, {})
+
+    def read_url(self, texts: Mapping[str, Iterable[str]]) -> None:
+        """Take over what the URL says that it did not say before. Names it does not mention keep their wishes."""
+        url = {name: tuple(values) for name, values in texts.items()}
+        for name, values in url.items():
+            if values == self.seen.get(name) or name.startswith(IGNORED_PREFIXES):
+                continue
+            self.wishes[name] = values
+            self.drawn.pop(name, None)  # the widget has to be set anew
+        self.seen = url
+
+    def fit(self, name: str, kind: Kind, default: Value) -> Fit:
+        """The value of `name` for a control of this kind, and the sentence if it is not the one asked for."""
+        return kind.fit(name, self.wishes.get(name, default), default)
+
+    def draw(self, name: str, kind: Kind, fit: Fit) -> None:
+        """Note that the control `name` shows this value on the page at hand."""
+        self.drawn[name] = Entry(kind, fit.value, fit.problem)
+        self.recent.add(name)
+
+    def settle(self) -> None:
+        """The page's controls have been drawn: forget those that it no longer has."""
+        self.drawn = {name: entry for name, entry in self.drawn.items() if name in self.recent}
+        self.recent = set()
+
+    def wish(self, name: str, value: Wish) -> None:
+        """The user set `name`."""
+        self.wishes[name] = value
+
+    def url(self) -> dict[str, str]:
+        """The link's parameters for the page at hand: every setting on it that was ever touched."""
+        return {
+            name: entry.kind.to_url(entry.value)
+            for name, entry in self.drawn.items()
+            if name in self.wishes and not entry.kind.fit(name, self.wishes[name], entry.value).refused
+        }
+
+    def note_unknown(self) -> None:
+        """Look for names in the URL that nothing reads. They are told until the page is left."""
+        strange = [
+            name
+            for name in self.seen
+            if name not in KNOWN and name not in self.drawn and not name.startswith(IGNORED_PREFIXES)
+        ]
+        for name in strange:
+            self.wishes.pop(name, None)
+        self.unknown += tuple(name for name in strange if name not in self.unknown)
+
+    def notices(self) -> list[str]:
+        """One sentence (Markdown, with everything from the URL quoted) for each thing that was not taken as asked."""
+        lines = [entry.problem for entry in self.drawn.values() if entry.problem]
+        if self.unknown:
+            names = ", ".join(quote(name) for name in self.unknown[:_MOST_UNKNOWN])
+            more = len(self.unknown) - _MOST_UNKNOWN
+            lines.append(f"This page has no setting named {names}{f' and {more} more' if more > 0 else ''}.")
+        return lines
+
+
+def book_in(session: Any) -> Book:
+    """The book kept in a session's state (any mutable mapping with string keys)."""
+    key = "fmha.settings"
+    if key not in session:
+        session[key] = Book()
+    book: Book = session[key]
+    return book
