@@ -13,7 +13,7 @@ from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.problem import Problem, Tiling
 from fmha.reference import check_inputs
 from fmha.schedule import Order, check_order
-from fmha.state import Array, Machine, Precision, replay
+from fmha.state import Array, Machine, Precision, TileRecord, replay
 from fmha.timeline import clock
 
 
@@ -53,6 +53,7 @@ class Run:
     l: Array
     alpha: Array
     events: NDArray[np.void]
+    tiles: TileRecord | None = None
 
     def state_at(self, event: int) -> WorkerState:
         """The state of that event's worker right after row `event` of the event table.
@@ -91,6 +92,7 @@ def simulate(
     write_lse: bool = False,
     gpu: Gpu | None = None,
     sms: int | None = None,
+    record_columns: int | None = None,
 ) -> Run:
     """Run attention tile by tile.
 
@@ -99,6 +101,7 @@ def simulate(
         order: "q-outer", "kv-outer" or "naive".
         precision: "float64", or "dtype" to compute as a kernel of the problem's dtype would.
         write_lse: q-outer also stores LSE (the returned LSE is there in any case).
+        record_columns: also keep S, P and this many columns of O of every visited tile in `Run.tiles`.
         gpu, sms: whose cost the times follow, and on how many of its SMs; the default GPU with all of them.
 
     Raises:
@@ -107,8 +110,8 @@ def simulate(
     known = check_order(order)
     Q, K, V = check_inputs(problem, Q, K, V)
     events = emit(problem, tiling, known, write_lse=write_lse)
-    done = replay(events, problem, tiling, Q, K, V, precision)
+    done = replay(events, problem, tiling, Q, K, V, precision, record_columns)
     timed = clock(events, gpu or GPUS[DEFAULT_GPU], problem.dtype, sms)
     return Run(
-        problem, tiling, known, precision, Q, K, V, done.O, done.LSE, done.m, done.l, done.alpha, timed
+        problem, tiling, known, precision, Q, K, V, done.O, done.LSE, done.m, done.l, done.alpha, timed, done.tiles
     )  # fmt: skip

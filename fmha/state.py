@@ -88,6 +88,20 @@ class Replay:
     m: Array
     l: Array
     alpha: Array
+    tiles: TileRecord | None = None
+
+
+@dataclass(frozen=True)
+class TileRecord:
+    """What the player draws, tile by tile, in float32; rows and keys beyond the last are 0, skipped tiles NaN.
+
+    S: [B, H, Tr, Tc, Br, Bc], masked scores -inf; P: the weights exp(S - m_new) of the same shape;
+    O: [B, H, Tr, Tc, Br, columns], the first columns of the accumulator after the visit.
+    """
+
+    S: NDArray[np.float32]
+    P: NDArray[np.float32]
+    O: NDArray[np.float32]
 
 
 def replay(
@@ -98,8 +112,12 @@ def replay(
     K: ArrayLike,
     V: ArrayLike,
     precision: str = "float64",
+    record_columns: int | None = None,
 ) -> Replay:
-    """Follow the visits of an event table of any order. Errors as `Machine` for tiles that do not exist."""
+    """Follow the visits of an event table of any order. Errors as `Machine` for tiles that do not exist.
+
+    With `record_columns` the result also has `tiles`, with that many columns of O (not for naive).
+    """
     arithmetic = Arithmetic.of(problem, precision)
     Q, K, V = (arithmetic.stored(x) for x in check_inputs(problem, Q, K, V))
     if (events["phase"] == _SOFTMAX).any():
@@ -107,7 +125,7 @@ def replay(
     visits = events[events["phase"] == _S]
     _check_tiles(visits, problem, tiling)
     normalized = bool((events["phase"] == CODE["O_norm"]).any())
-    return _Lockstep(problem, tiling, arithmetic, Q, K, V, normalized).run(visits)
+    return _Lockstep(problem, tiling, arithmetic, Q, K, V, normalized).run(visits, record_columns)
 
 
 def _check_tiles(events: NDArray[np.void], problem: Problem, tiling: Tiling) -> None:
@@ -145,13 +163,14 @@ class _Lockstep:
             np.stack([np.pad(pair[side], (0, padded - problem.Nq)) for pair in bounds]) for side in (0, 1)
         )
 
-    def run(self, visits: NDArray[np.void]) -> Replay:
+    def run(self, visits: NDArray[np.void], record_columns: int | None = None) -> Replay:
         p, Br, Bc = self.problem, self.tiling.Br, self.tiling.Bc
         row_tiles, work = p.B * p.H * self.Tr, self.arithmetic.work
         m = np.full((row_tiles, Br), -np.inf, work)
         l = np.zeros((row_tiles, Br), work)
         O = np.zeros((row_tiles, Br, p.d), work)
         trace_m = np.full((row_tiles, Br, self.Tc), np.nan, work)
+        tiles = None if record_columns is None else self._empty_record(record_columns)
         trace_l, trace_alpha = trace_m.copy(), np.ones((row_tiles, Br, self.Tc), work)
 
         tile = (visits["b"].astype(np.int64) * p.H + visits["h"]) * self.Tr + visits["i"]
@@ -173,6 +192,9 @@ class _Lockstep:
             O[w] = _accumulate(O[w], alpha, pv, l[w], l_new, self.normalized)
             l[w] = l_new
             trace_m[w, :, j], trace_l[w, :, j], trace_alpha[w, :, j] = m[w], l_new, alpha
+            if tiles is not None:
+                tiles.S[b, h, i, j], tiles.P[b, h, i, j] = S, P
+                tiles.O[b, h, i, j] = O[w, :, :record_columns]
         if not self.normalized:
             O = np.divide(O, l[..., None], out=np.zeros_like(O), where=l[..., None] > 0)
         with np.errstate(divide="ignore"):
@@ -185,7 +207,13 @@ class _Lockstep:
             self._rows(trace_m),
             self._rows(trace_l),
             self._rows(trace_alpha),
+            tiles,
         )
+
+    def _empty_record(self, columns: int) -> TileRecord:
+        head = (self.problem.B, self.problem.H, self.Tr, self.Tc, self.tiling.Br)
+        S = np.full((*head, self.tiling.Bc), np.nan, np.float32)
+        return TileRecord(S, S.copy(), np.full((*head, min(columns, self.problem.d)), np.nan, np.float32))
 
     def _rows(self, array: Array) -> Array:
         """[row tiles, Br, x] -> [B, H, Nq, x]."""
