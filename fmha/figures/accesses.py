@@ -1,0 +1,34 @@
+"""Memory accesses per element of three softmax algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from fmha.figures import theme
+from fmha.softmax import SoftmaxRun
+
+
+def accesses(runs: Sequence[SoftmaxRun], height: int = 260) -> go.Figure:
+    """One bar an algorithm: accesses per element, as counted in its loop."""
+    fig = theme.figure("", height)
+    roles = {"naive": "naive", "safe": "kv-outer", "online": "q-outer"}
+    for run in runs:
+        role = roles[run.name]
+        fig.add_bar(
+            y=[run.name],
+            x=[run.per_element],
+            orientation="h",
+            text=[f"{run.per_element:g} accesses, {run.passes} passes"],
+            textposition="inside",
+            insidetextanchor="start",
+            insidetextfont={"color": "#ffffff"},
+            marker={"color": theme.color(role), "pattern": {"shape": theme.PATTERNS[role], "fgopacity": 0.3}},
+            showlegend=False,
+            hovertemplate=f"{run.name}: {run.what}<extra></extra>",
+        )
+    fig.update_layout(bargap=0.3, margin={"t": 8})
+    fig.update_yaxes(autorange="reversed")
+    fig.update_xaxes(title_text="accesses per element", range=[0, 4.4], dtick=1)
+    return fig

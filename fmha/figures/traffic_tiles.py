@@ -1,0 +1,59 @@
+"""Requested bytes over the tile sizes, with the tiles that do not fit into shared memory crossed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from fmha.figures import theme
+from fmha.figures.axes import outline
+from fmha.units import format_bytes
+
+Array = NDArray[np.float64]
+
+
+def traffic_tiles(
+    rows: Sequence[int],
+    cols: Sequence[int],
+    nbytes: Array,
+    fits: NDArray[np.bool_],
+    chosen: tuple[int, int],
+    role: str,
+    height: int = 470,
+) -> go.Figure:
+    """A cell a tiling: Br upwards, Bc across, darker where more bytes move.
+
+    Args:
+        rows, cols: the Br and the Bc of the grid. nbytes, fits: [rows, cols].
+        chosen: (Br, Bc) of the controls, framed when it is on the grid. role: the loop order, for the colour.
+    """
+    fig = theme.figure("Requested bytes by tile size", height)
+    logs = np.log2(np.maximum(nbytes, 1))
+    fig.add_heatmap(
+        z=logs,
+        x=[str(c) for c in cols],
+        y=[str(r) for r in rows],
+        colorscale=[[0.0, theme.color(role, 0.06)], [1.0, theme.color(role, 0.75)]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        customdata=[[format_bytes(v) for v in line] for line in nbytes],
+        hovertemplate="Br = %{y}, Bc = %{x}: %{customdata}<extra></extra>",
+    )
+    xs, ys = np.meshgrid(np.arange(len(cols)), np.arange(len(rows)))
+    texts = [
+        format_bytes(v).replace(" ", "<br>") + ("" if ok else "<br>✕")
+        for v, ok in zip(nbytes.ravel(), fits.ravel(), strict=True)
+    ]
+    fig.add_scatter(x=xs.ravel(), y=ys.ravel(), text=texts, mode="text", textfont={"size": 14}, hoverinfo="skip")
+    fig.update_traces(showlegend=False, selector={"type": "scatter"})
+    if chosen[0] in rows and chosen[1] in cols:
+        y, x = list(rows).index(chosen[0]), list(cols).index(chosen[1])
+        outline(fig, x - 0.5, y - 0.5, x + 0.5, y + 0.5, theme.color("Q"))
+    fig.update_xaxes(title_text="Bc, keys in a K/V tile", type="category", showgrid=False)
+    fig.update_yaxes(title_text="Br, rows in a Q tile", type="category", showgrid=False)
+    fig.update_layout(margin={"t": 48})
+    return fig

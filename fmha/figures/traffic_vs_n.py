@@ -1,0 +1,82 @@
+"""Requested bytes against the sequence length, and how many times more one order moves than another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from fmha.figures import theme
+from fmha.figures.axes import ORDER_NAMES, byte_axis, token_axis
+from fmha.units import format_bytes, format_ratio
+
+
+def traffic_vs_n(
+    lengths: Sequence[int],
+    moved: Mapping[str, Sequence[int]],
+    compulsory: Sequence[int],
+    theorem2: Sequence[float],
+    chosen: int,
+    height: int = 520,
+) -> go.Figure:
+    """Bytes of one forward pass by loop order, logarithmic both ways, with two yardsticks.
+
+    Args:
+        moved: order -> bytes at each length. compulsory: Q, K, V read and O written once.
+        theorem2: N^2 d^2 / M in bytes, a growth law without a constant.
+        chosen: the N of the controls, marked by a line.
+    """
+    fig = theme.figure("Requested bytes", height)
+    for order, values in moved.items():
+        fig.add_scatter(
+            x=list(lengths),
+            y=list(values),
+            name=ORDER_NAMES[order],
+            mode="lines+markers",
+            line={"color": theme.color(order), "width": 4, "dash": theme.DASHES[order]},
+            marker={"symbol": theme.SYMBOLS[order], "size": 9},
+            customdata=[format_bytes(v) for v in values],
+            hovertemplate="N = %{x:,}: %{customdata}<extra>" + ORDER_NAMES[order] + "</extra>",
+        )
+    yardsticks = (("compulsory", "compulsory: Q, K, V, O once", compulsory), ("theorem2", "N²d²/M", theorem2))
+    for key, name, values in yardsticks:
+        fig.add_scatter(
+            x=list(lengths),
+            y=list(values),
+            name=name,
+            mode="lines",
+            line={"color": theme.NEUTRAL, "width": 2.5, "dash": theme.DASHES[key]},
+            customdata=[format_bytes(v) for v in values],
+            hovertemplate="N = %{x:,}: %{customdata}<extra>" + name + "</extra>",
+        )
+    everything = [*moved.values(), compulsory, theorem2]
+    fig.add_vline(x=chosen, line={"color": theme.color("Q"), "width": 2, "dash": "dot"})
+    fig.update_xaxes(**token_axis(lengths))
+    fig.update_yaxes(**byte_axis(min(map(min, everything)), max(map(max, everything)), "bytes requested"))
+    fig.update_layout(margin={"t": 96})
+    return fig
+
+
+def ratio_vs_n(
+    lengths: Sequence[int], ratios: Mapping[str, Sequence[float]], chosen: int, height: int = 360
+) -> go.Figure:
+    """Naive bytes divided by flash bytes, for each flash order; 1 is drawn: below it, naive moves less."""
+    fig = theme.figure("Naive bytes / flash bytes", height)
+    for order, values in ratios.items():
+        fig.add_scatter(
+            x=list(lengths),
+            y=list(values),
+            name=f"naive / {ORDER_NAMES[order]}",
+            mode="lines+markers",
+            line={"color": theme.color(order), "width": 4, "dash": theme.DASHES[order]},
+            marker={"symbol": theme.SYMBOLS[order], "size": 9},
+            customdata=[format_ratio(v) for v in values],
+            hovertemplate="N = %{x:,}: %{customdata}<extra></extra>",
+        )
+    fig.add_hline(y=1.0, line={"color": theme.NEUTRAL, "width": 2, "dash": "dash"})
+    fig.add_vline(x=chosen, line={"color": theme.color("Q"), "width": 2, "dash": "dot"})
+    fig.update_xaxes(**token_axis(lengths))
+    top = max((max(v) for v in ratios.values()), default=1.0)
+    fig.update_yaxes(title_text="times", range=[0, 1.15 * max(top, 1.2)])
+    fig.update_layout(margin={"t": 72})
+    return fig
