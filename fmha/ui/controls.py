@@ -93,7 +93,7 @@ def number(
         label,
         span,
         default,
-        lambda: st.number_input(label, span.lo, span.hi, step=span.step, key=name, help=help),
+        lambda: st.number_input(label, span.lo, span.hi, value=None, step=span.step, key=name, help=help),
     )
 
 
@@ -187,7 +187,7 @@ def update_url() -> None:
     """Write the settings into the address bar if it does not say them yet. `notices()` calls it."""
     book = _book()
     wanted = book.url()
-    texts = {name: (text,) for name, text in wanted.items()}
+    texts: dict[str, tuple[str, ...]] = {name: (text,) for name, text in wanted.items()}
     if book.seen != texts:
         st.query_params.from_dict(wanted)  # one message for all; it leaves Streamlit's embed parameters alone
         book.seen = texts

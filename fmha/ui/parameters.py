@@ -255,6 +255,7 @@ class Text:
         return None
 
     def fit(self, name: str, wish: Wish, default: Value) -> Fit:
+        default = str(default)
         if (twice := _twice(name, wish, default)) is not None:
             return twice
         text = _text_of(wish)

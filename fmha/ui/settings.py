@@ -16,7 +16,8 @@ from fmha.ui.parameters import Fit, Kind, Value, Wish, quote
 # Every name that some page of the app reads from the URL. A name outside this list that no control of the
 # page at hand claims either is reported to the user.
 KNOWN = frozenset(
-    "N Nq Nk d Br Bc H Hk B dtype causal order input layer head batch seed gpu sms row col step race scale".split()
+    {"N", "Nq", "Nk", "d", "Br", "Bc", "H", "Hk", "B", "dtype", "causal", "order", "scale"}
+    | {"input", "layer", "head", "batch", "seed", "gpu", "sms", "row", "col", "step", "race"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice
@@ -41,6 +42,7 @@ class Book:
     recent: set[str] = field(default_factory=set)  # drawn since `settle` was last called
     unknown: tuple[str, ...] = ()
     seen: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the URL as last read or written
+    carried: dict[str, tuple[str, ...]] = field(default_factory=dict)  # ... as written by the page before
     left: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)  # ... by page, when it was left
 
     def turn_to(self, page: str) -> None:
@@ -49,6 +51,7 @@ class Book:
             return
         if self.page is not None:
             self.left[self.page] = self.seen
+        self.carried = self.seen  # some ways to another page take the URL along
         # A page that is come back to with the URL that it was left with brings no news: the session has them.
         self.page, self.drawn, self.recent, self.unknown = page, {}, set(), ()
         self.seen = self.left.get(page, {})
@@ -57,7 +60,7 @@ class Book:
         """Take over what the URL says that it did not say before. Names it does not mention keep their wishes."""
         url = {name: tuple(values) for name, values in texts.items()}
         for name, values in url.items():
-            if values == self.seen.get(name) or name.startswith(IGNORED_PREFIXES):
+            if values in (self.seen.get(name), self.carried.get(name)) or name.startswith(IGNORED_PREFIXES):
                 continue
             self.wishes[name] = values
             self.drawn.pop(name, None)  # the widget has to be set anew
@@ -76,6 +79,7 @@ class Book:
         """The page's controls have been drawn: forget those that it no longer has."""
         self.drawn = {name: entry for name, entry in self.drawn.items() if name in self.recent}
         self.recent = set()
+        self.carried = {}
 
     def wish(self, name: str, value: Wish) -> None:
         """The user set `name`."""
