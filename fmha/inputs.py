@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmha.errors import InputError
-from fmha.problem import Problem
+from fmha.problem import Problem, check_memory, check_whole
+from fmha.units import format_count
 
 Array = NDArray[np.float64]
 _RECORDED = Path(__file__).parent / "recorded"
@@ -85,9 +87,9 @@ def load(name: str, problem: Problem, *, seed: int = 0, layer: int = 3, head: in
     Raises:
         InputError: an unknown name, or a recorded input that has no such layer, head, length or d.
     """
-    source = INPUTS.get(name)
+    source = INPUTS.get(name) if isinstance(name, str) else None
     if source is None:
-        raise InputError(f"input={name[:40]!r} is not known: use one of {', '.join(INPUTS)}.")
+        raise InputError(f"input={str(name)[:40]!r} is not known: use one of {', '.join(INPUTS)}.")
     if source.N is None:
         return _made(source, problem, seed)
     longest = max(problem.Nq, problem.Nk)
@@ -103,8 +105,7 @@ def load(name: str, problem: Problem, *, seed: int = 0, layer: int = 3, head: in
         return _cut(whole, problem, [0] * problem.H)
     whole = sentence(layer) if name == "sentence" else passage()
     heads = whole.Q.shape[1]
-    if not 0 <= head < heads:
-        raise InputError(f'head={head} is not in the input "{source.title.lower()}": use 0 to {heads - 1}.')
+    head = check_whole("head", head, 0, heads - 1, InputError)
     return _cut(whole, problem, [(head + h) % heads for h in range(problem.H)])
 
 
@@ -121,8 +122,7 @@ def worked_example() -> Inputs:
 def sentence(layer: int = 3, head: int | None = None) -> Inputs:
     """Q, K, V of one layer (0 to 5) for the sentence: [1, 12, 16, 32], or [1, 1, 16, 32] for one head (0 to 11)."""
     Q, K, V, tokens = _recorded("sentence_qkv.npz")
-    if not 0 <= layer < Q.shape[0]:
-        raise InputError(f"layer={layer} is not in the recording: use 0 to {Q.shape[0] - 1}.")
+    layer = check_whole("layer", layer, 0, Q.shape[0] - 1, InputError)
     return _one_head(Inputs(Q[[layer]], K[[layer]], V[[layer]], INPUTS["sentence"].title, tokens), head)
 
 
@@ -135,9 +135,7 @@ def passage(head: int | None = None) -> Inputs:
 def _one_head(inputs: Inputs, head: int | None) -> Inputs:
     if head is None:
         return inputs
-    heads = inputs.Q.shape[1]
-    if not 0 <= head < heads:
-        raise InputError(f"head={head} is not in the recording: use 0 to {heads - 1}.")
+    head = check_whole("head", head, 0, inputs.Q.shape[1] - 1, InputError)
     return Inputs(inputs.Q[:, [head]], inputs.K[:, [head]], inputs.V[:, [head]], inputs.title, inputs.tokens)
 
 
@@ -162,8 +160,9 @@ def _cut(whole: Inputs, problem: Problem, heads: list[int]) -> Inputs:
 
 
 def _made(source: InputSource, problem: Problem, seed: int) -> Inputs:
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed={seed} is out of range: use 0 to {2**32 - 1}.")
+    seed = check_whole("seed", seed, 0, 2**32 - 1, InputError)
+    values = (problem.B * problem.d) * (problem.H * problem.Nq + 2 * problem.Hk * problem.Nk)
+    check_memory(3 * 8 * values, f"Q, K, V of {format_count(values)} numbers")
     rng = np.random.default_rng(seed)
     query_shape = (problem.B, problem.H, problem.Nq, problem.d)
     key_shape = (problem.B, problem.Hk, problem.Nk, problem.d)
@@ -182,7 +181,8 @@ def _score_pattern(name: str, Nk: int) -> Array:
         return 3.0 - 3.0 * position
     # Ripple keeps the crowd from looking like a ruler; it stays below the score of key 0.
     crowd = 0.5 * np.sin(np.arange(Nk) * 2.4)
-    crowd[0] = 8.0 if name == "sink" else 1.0
+    # The sink grows with the crowd: exp(0.8 x crowd[0]), its least weight, stays 7 times the sum of the others.
+    crowd[0] = (math.log(Nk) + 2.0) / 0.8 if name == "sink" else 1.0
     if name == "last":
         crowd[-1] = 7.0
     return crowd

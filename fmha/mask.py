@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fmha.problem import Problem, Tiling
+from fmha.problem import Problem, Tiling, check_memory
 from fmha.units import ceil_div
 
 SKIP, PARTIAL, FULL = 0, 1, 2
@@ -31,6 +31,7 @@ def row_bounds(problem: Problem, b: int) -> tuple[NDArray[np.int64], NDArray[np.
 
 def keep(problem: Problem) -> NDArray[np.bool_]:
     """The keep-mask, True = may look: [B, Nq, Nk] (the same for every head)."""
+    check_memory(2 * problem.B * problem.Nq * problem.Nk, f"a mask of {problem.Nq} x {problem.Nk}")
     keys = np.arange(problem.Nk)
     out = np.empty((problem.B, problem.Nq, problem.Nk), np.bool_)
     for b in range(problem.B):
@@ -45,6 +46,7 @@ def tile_kinds(problem: Problem, tiling: Tiling) -> NDArray[np.uint8]:
     Only real rows and real keys of a ragged last tile count, so it can be FULL.
     """
     Tr, Tc = tiling.Tr(problem), tiling.Tc(problem)
+    check_memory((problem.B + 8) * Tr * Tc + 64 * problem.Nq, f"a map of {Tr} x {Tc} tiles")
     kinds = np.empty((problem.B, Tr, Tc), np.uint8)
     first_row = np.arange(Tr) * tiling.Br
     for b in range(problem.B):

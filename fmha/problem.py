@@ -12,14 +12,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmha.errors import ProblemError, TilingError
-from fmha.units import ceil_div
+from fmha.errors import LimitError, ProblemError, TilingError
+from fmha.units import ceil_div, format_bytes
 
 Causal = Literal["bottom-right", "top-left"]
 
 MAX_TOKENS = 1 << 24
 MAX_HEADS = 1 << 16
 MAX_HEAD_DIM = 1 << 12
+MAX_WORKING_BYTES = 4 << 30
 
 _CAUSAL_NAMES: dict[Any, Causal | None] = {
     None: None,
@@ -94,12 +95,12 @@ class Problem:
             raise ProblemError("no sequence length was given: pass N (or Nq and Nk), for example N=128.")
         if N is not None and self.Nq is not None and self.Nq != N:
             raise ProblemError(f"N={N} and Nq={self.Nq} were both given and differ: give one of them.")
-        fields["B"] = _whole("B", self.B, 1, MAX_HEADS, ProblemError)
-        fields["H"] = H = _whole("H", self.H, 1, MAX_HEADS, ProblemError)
-        fields["Hk"] = Hk = _whole("Hk", H if self.Hk is None else self.Hk, 1, MAX_HEADS, ProblemError)
-        fields["Nq"] = _whole("N" if self.Nq is None else "Nq", Nq, 1, MAX_TOKENS, ProblemError)
-        fields["Nk"] = Nk = _whole("Nk", Nq if self.Nk is None else self.Nk, 1, MAX_TOKENS, ProblemError)
-        fields["d"] = d = _whole("d", self.d, 1, MAX_HEAD_DIM, ProblemError)
+        fields["B"] = check_whole("B", self.B, 1, MAX_HEADS, ProblemError)
+        fields["H"] = H = check_whole("H", self.H, 1, MAX_HEADS, ProblemError)
+        fields["Hk"] = Hk = check_whole("Hk", H if self.Hk is None else self.Hk, 1, MAX_HEADS, ProblemError)
+        fields["Nq"] = check_whole("N" if self.Nq is None else "Nq", Nq, 1, MAX_TOKENS, ProblemError)
+        fields["Nk"] = Nk = check_whole("Nk", Nq if self.Nk is None else self.Nk, 1, MAX_TOKENS, ProblemError)
+        fields["d"] = d = check_whole("d", self.d, 1, MAX_HEAD_DIM, ProblemError)
         if H % Hk:
             raise ProblemError(
                 f"H={H} query heads cannot share Hk={Hk} key/value heads evenly: H must be a multiple of Hk; "
@@ -175,8 +176,8 @@ class Tiling:
     Bc: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "Br", _whole("Br", self.Br, 1, MAX_TOKENS, TilingError))
-        object.__setattr__(self, "Bc", _whole("Bc", self.Bc, 1, MAX_TOKENS, TilingError))
+        object.__setattr__(self, "Br", check_whole("Br", self.Br, 1, MAX_TOKENS, TilingError))
+        object.__setattr__(self, "Bc", check_whole("Bc", self.Bc, 1, MAX_TOKENS, TilingError))
 
     def Tr(self, problem: Problem) -> int:
         """Number of Q tiles, ceil(Nq / Br)."""
@@ -192,29 +193,53 @@ def cast(array: ArrayLike, dtype: str) -> NDArray[np.float32]:
 
     Any shape. A magnitude beyond the largest finite value becomes inf, as in a conversion on the GPU.
     """
+    values, name = np.asarray(array), _dtype_name(dtype)
     with np.errstate(over="ignore"):
-        single = np.asarray(array).astype(np.float32)
-        name = _dtype_name(dtype)
         if name == "fp16":
-            return single.astype(np.float16).astype(np.float32)
-    if name == "bf16":
-        bits = single.view(np.uint32)
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-        return np.where(np.isfinite(single), rounded, bits).astype(np.uint32).view(np.float32)
-    return single
+            return values.astype(np.float16).astype(np.float32)
+        single = np.array(values, np.float32)
+    return _round_to_bf16(values, single) if name == "bf16" else single
 
 
-def _whole(name: str, value: Any, low: int, high: int, error: type[ValueError]) -> int:
+def _round_to_bf16(values: NDArray[Any], single: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Keep the upper 16 bits of a float32, rounded to nearest, ties to even."""
+    bits = single.view(np.uint32)
+    if values.dtype != np.float32:
+        # `single` is rounded already, and rounding twice can land on the wrong side of a tie. So take it towards zero
+        # and set its last bit where something was cut off: then the second rounding sees that it is no tie.
+        bits = np.where(np.abs(single) > np.abs(values), bits - np.uint32(1), bits)
+        bits = np.where(single != values, bits | np.uint32(1), bits)
+    rounded = (bits + ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(single), single, rounded.view(np.float32))
+
+
+def check_memory(nbytes: int, what: str) -> None:
+    """Refuse, before it is allocated, what needs more than `MAX_WORKING_BYTES`; `what` begins the sentence.
+
+    Raises:
+        LimitError: it does.
+    """
+    if nbytes > MAX_WORKING_BYTES:
+        raise LimitError(
+            f"{what} needs about {format_bytes(nbytes)} of memory, and {format_bytes(MAX_WORKING_BYTES)} is allowed: "
+            "use a smaller N, smaller tiles or fewer heads; traffic() counts any size."
+        )
+
+
+def check_whole(name: str, value: Any, low: int, high: int, error: type[ValueError]) -> int:
+    """`value` as an int from `low` to `high`; else `error` with a sentence that begins with `name`."""
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise error(
-            f"{name}={_shown(value)} is not a whole number: use {low} to {high:,}, for example {name}=32."
+            f"{name}={_shown(value)} is not a whole number: use {low} to {high:,}, for example {name}={min(32, high)}."
         ) from None
     if not low <= number <= high:
-        raise error(f"{name}={_shown(number)} is out of range: use {low} to {high:,}, for example {name}=32.")
+        raise error(
+            f"{name}={_shown(number)} is out of range: use {low} to {high:,}, for example {name}={min(32, high)}."
+        )
     return number
 
 
@@ -230,7 +255,7 @@ def _scale(scale: Any, d: int) -> float:
         return 1 / math.sqrt(d)
     try:
         value = float(scale)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
         raise ProblemError(f"scale={_shown(scale)} is not a finite number: leave it out for 1/sqrt(d).")
@@ -246,7 +271,7 @@ def _lengths(name: str, value: Sequence[int] | None, B: int, Nk: int) -> tuple[i
         entries = (value,)  # type: ignore[assignment]
     if len(entries) != B:
         raise ProblemError(f"{name} has {len(entries)} entries for B={B}: give one length per batch entry.")
-    return tuple(_whole(f"{name}[{b}]", n, 0, Nk, ProblemError) for b, n in enumerate(entries))
+    return tuple(check_whole(f"{name}[{b}]", n, 0, Nk, ProblemError) for b, n in enumerate(entries))
 
 
 def _shown(value: Any, limit: int = 40) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fmha.errors import InputError
-from fmha.mask import keep
-from fmha.problem import Problem
+from fmha.mask import keep, row_bounds
+from fmha.problem import Problem, check_memory
 
 Array = NDArray[np.float64]
 
@@ -28,15 +28,20 @@ def reference(problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> Att
         Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d]; any real dtype.
 
     Raises:
-        InputError: shapes that do not fit the problem.
+        InputError: shapes that do not fit the problem, numbers that are not finite or whose scores overflow.
+        LimitError: S would not fit in `fmha.problem.MAX_WORKING_BYTES`.
     """
     Q, K, V = check_inputs(problem, Q, K, V)
-    P, LSE = _softmax(scores(problem, Q, K))
-    return Attention(P @ np.repeat(V, problem.group, axis=1), LSE)
+    with np.errstate(over="ignore", invalid="ignore"):
+        P, LSE = _softmax(scores(problem, Q, K))
+        O = P @ np.repeat(V, problem.group, axis=1)
+    check_overflow(problem, O, LSE, "float64")
+    return Attention(O, LSE)
 
 
 def scores(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
     """S = scale Q K^T with -inf where a row may not look: [B, H, Nq, Nk]."""
+    check_dense(problem, 8)
     keys = np.repeat(np.asarray(K, np.float64), problem.group, axis=1)
     S = problem.scale * (np.asarray(Q, np.float64) @ keys.swapaxes(-1, -2))
     return np.where(keep(problem)[:, None], S, -np.inf)
@@ -44,7 +49,10 @@ def scores(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
 
 def weights(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
     """P = softmax S, row by row: [B, H, Nq, Nk]; a row that sees no key is all zero."""
-    return _softmax(scores(problem, Q, K))[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        P, LSE = _softmax(scores(problem, Q, K))
+    check_overflow(problem, P, LSE, "float64")
+    return P
 
 
 def _softmax(S: Array) -> tuple[Array, Array]:
@@ -57,6 +65,32 @@ def _softmax(S: Array) -> tuple[Array, Array]:
         return P, (shift + np.log(total))[..., 0]
 
 
+def check_dense(problem: Problem, itemsize: int) -> None:
+    """Refuse whole matrices [B, H, Nq, Nk] that are too large: S, P and what is needed to make them."""
+    p = problem
+    check_memory(5 * p.B * p.H * p.Nq * p.Nk * itemsize, f"attention with S of {p.B} x {p.H} x {p.Nq} x {p.Nk}")
+
+
+def check_overflow(problem: Problem, O: Array, LSE: Array, precision: str) -> None:
+    """Refuse a result whose numbers ran out of range: a row that sees a key must have a finite LSE and O.
+
+    O: [B, H, Nq, x]; LSE: [B, H, Nq]. Without this, scores of +inf would show as NaN, and scores of -inf as a row
+    that sees nothing.
+
+    Raises:
+        InputError: one has.
+    """
+    bounds = [row_bounds(problem, b) for b in range(problem.B)]
+    sees = np.stack([high > low for low, high in bounds])[:, None]
+    wrong = sees & ~(np.isfinite(LSE) & np.isfinite(O).all(axis=-1))
+    if wrong.any():
+        b, h, row = (int(index[0]) for index in np.nonzero(wrong))
+        raise InputError(
+            f"scores or output of row {row} (b={b}, h={h}) exceed what {precision} can hold: "
+            "Q, K, V or the scale are too large; divide them by a power of ten."
+        )
+
+
 def check_inputs(problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> tuple[Array, Array, Array]:
     """Q, K, V as float64 arrays whose shapes fit the problem and whose values are finite, or an InputError."""
     query_shape = (problem.B, problem.H, problem.Nq, problem.d)
@@ -64,11 +98,14 @@ def check_inputs(problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> 
     arrays = []
     for name, value, shape in (("Q", Q, query_shape), ("K", K, key_shape), ("V", V, key_shape)):
         try:
-            array = np.asarray(value, np.float64)
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiub":
+                raise TypeError
         except (TypeError, ValueError):
             raise InputError(f"{name} is not an array of real numbers: pass one of shape {shape}.") from None
         if array.shape != shape:
             raise InputError(f"{name} has shape {array.shape}, but this problem needs {shape} ([B, H, N, d]).")
+        array = array.astype(np.float64, copy=False)
         if not np.isfinite(array).all():
             raise InputError(f"{name} holds NaN or infinity: attention needs finite numbers; clean {name} first.")
         arrays.append(array)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fmha.errors import InputError
 from fmha.events import emit
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
-from fmha.problem import Problem, Tiling
+from fmha.problem import Problem, Tiling, check_whole
 from fmha.reference import check_inputs
 from fmha.schedule import Order, check_order
 from fmha.state import Array, Machine, Precision, TileRecord, replay
@@ -63,8 +63,7 @@ class Run:
         Raises:
             InputError: no such event, or order is naive.
         """
-        if not 0 <= event < len(self.events):
-            raise InputError(f"event={event} does not exist: this run has events 0 to {len(self.events) - 1}.")
+        event = check_whole("event", event, 0, len(self.events) - 1, InputError)
         if self.order == "naive":
             raise InputError(
                 "state_at follows one worker alone; naive attention's kernels hand S and P to one another."
@@ -105,7 +104,8 @@ def simulate(
         gpu, sms: whose cost the times follow, and on how many of its SMs; the default GPU with all of them.
 
     Raises:
-        ProblemError, InputError, LimitError: in one sentence.
+        ProblemError, InputError, LimitError: in one sentence. An input that is so large that scores overflow is an
+            InputError too: no result ever holds NaN.
     """
     known = check_order(order)
     Q, K, V = check_inputs(problem, Q, K, V)

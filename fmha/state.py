@@ -3,11 +3,12 @@
 Two runners share one set of formulas (`tile_scores`, `online_update`):
 
 - `replay` takes all visits of equal rank at once (fast; gives the state after every visit);
-- `Machine` takes one event after another and is strict: a tile that is out of range, a read of what was not loaded,
-  bytes that do not match the tile, or more shared memory than allowed raise `SimulationError`.
+- `Machine` takes one event after another and is strict: a tile that is out of range, a read of what was not loaded or
+  not computed, bytes that do not match the tile, or more shared memory than allowed raise `SimulationError`.
 
 Precision "float64" is the yardstick. Precision "dtype" computes as a kernel for that dtype would: inputs rounded to
-it, scores, m, l and O in fp32, P rounded to it before P V, O rounded to it at the end.
+it, scores, m, l and O in fp32, P rounded to it before P V, O rounded to it at the end. That holds for what naive (S)
+and kv-outer (O) keep in HBM on the way, too: their bytes are counted in the problem's dtype, their digits are fp32's.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmha.errors import ProblemError, SimulationError
-from fmha.events import CODE, PHASES
+from fmha.errors import InputError, ProblemError, SimulationError
+from fmha.events import CODE, PHASES, Phase
 from fmha.mask import row_bounds
-from fmha.problem import Problem, Tiling, cast
-from fmha.reference import check_inputs
+from fmha.problem import DTYPES, Problem, Tiling, cast, check_memory
+from fmha.reference import check_dense, check_inputs, check_overflow
 from fmha.schedule import Order
 
 Precision = Literal["float64", "dtype"]
 Array = NDArray[Any]
 
 _S, _SOFTMAX = CODE["S"], CODE["softmax"]
+_SCORES_AT_ONCE = 1 << 22
+# The order within a visit: what must have been computed on the same tile by the same worker just before.
+_FOLLOWS = {"m": "S", "P": "m", "O": "P", "O_norm": "P"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,24 @@ class Arithmetic:
     def stored(self, array: ArrayLike) -> Array:
         """The values as they are when kept in the problem's dtype."""
         return np.asarray(array, np.float64) if self.dtype is None else cast(array, self.dtype)
+
+    @property
+    def name(self) -> str:
+        """The precision of scores and sums, for messages."""
+        return "float64" if self.dtype is None else "fp32"
+
+    def inputs(self, problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> tuple[Array, Array, Array]:
+        """Q, K, V as stored, or an InputError for what does not fit the problem or the dtype's range."""
+        rounded = []
+        for name, array in zip("QKV", check_inputs(problem, Q, K, V), strict=True):
+            tile = self.stored(array)
+            if self.dtype is not None and not np.isfinite(tile).all():
+                raise InputError(
+                    f"{name} holds {array[~np.isfinite(tile)][0]:g}, beyond {self.dtype}'s largest finite number "
+                    f"{DTYPES[self.dtype].max_finite:g}: divide {name} by a power of ten, or use another dtype."
+                )
+            rounded.append(tile)
+        return rounded[0], rounded[1], rounded[2]
 
 
 def tile_scores(q: Array, k: Array, scale: float, visible: NDArray[np.bool_]) -> Array:
@@ -119,13 +141,32 @@ def replay(
     With `record_columns` the result also has `tiles`, with that many columns of O (not for naive).
     """
     arithmetic = Arithmetic.of(problem, precision)
-    Q, K, V = (arithmetic.stored(x) for x in check_inputs(problem, Q, K, V))
-    if (events["phase"] == _SOFTMAX).any():
-        return _replay_naive(problem, arithmetic, Q, K, V)
-    visits = events[events["phase"] == _S]
-    _check_tiles(visits, problem, tiling)
-    normalized = bool((events["phase"] == CODE["O_norm"]).any())
-    return _Lockstep(problem, tiling, arithmetic, Q, K, V, normalized).run(visits, record_columns)
+    Q, K, V = arithmetic.inputs(problem, Q, K, V)
+    # Overflow is not warned about on the way: its result is looked for, once, at the end.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if (events["phase"] == _SOFTMAX).any():
+            done = _replay_naive(problem, arithmetic, Q, K, V)
+        else:
+            visits = events[events["phase"] == _S]
+            _check_tiles(visits, problem, tiling)
+            if record_columns is None:  # a tile larger than the problem would be padded for nothing
+                tiling = Tiling(min(tiling.Br, problem.Nq), min(tiling.Bc, problem.Nk))
+            _check_lockstep_memory(problem, tiling, record_columns)
+            normalized = bool((events["phase"] == CODE["O_norm"]).any())
+            done = _Lockstep(problem, tiling, arithmetic, Q, K, V, normalized).run(visits, record_columns)
+    check_overflow(problem, done.O, done.LSE, arithmetic.name)
+    return done
+
+
+def _check_lockstep_memory(problem: Problem, tiling: Tiling, record_columns: int | None) -> None:
+    p, Br, Bc = problem, tiling.Br, tiling.Bc
+    Tr, Tc = tiling.Tr(p), tiling.Tc(p)
+    rows, keys = p.B * p.H * Tr * Br, p.B * p.Hk * Tc * Bc
+    history = 3 * rows * Tc
+    held = 4 * rows * p.d + 2 * keys * p.d
+    step = 5 * max(Br * Bc, min(_SCORES_AT_ONCE, rows * Bc))
+    record = 0 if record_columns is None else rows * Tc * (Bc + min(record_columns, p.d) // 2)
+    check_memory(8 * (2 * history + held + step + record), f"a simulation of {Tr} x {Tc} tiles, Br={Br}, Bc={Bc},")
 
 
 def _check_tiles(events: NDArray[np.void], problem: Problem, tiling: Tiling) -> None:
@@ -179,7 +220,10 @@ class _Lockstep:
         rank = np.arange(len(tile)) - np.searchsorted(tile_sorted, tile_sorted)
         by_rank = np.argsort(rank, kind="stable")
         edges = np.searchsorted(rank[by_rank], np.arange(rank.max() + 2)) if len(rank) else [0]
-        for first, stop in pairwise(edges):
+        # Tiles of one rank do not depend on one another, so a rank may be taken in portions of bounded memory.
+        portion = max(1, _SCORES_AT_ONCE // (Br * Bc))
+        spans = ((a, min(a + portion, stop)) for first, stop in pairwise(edges) for a in range(first, stop, portion))
+        for first, stop in spans:
             now = visits[by_tile[by_rank[first:stop]]]
             w, b, h, i, j = tile_sorted[by_rank[first:stop]], now["b"], now["h"], now["i"], now["j"]
             rows = i[:, None] * Br + np.arange(Br)
@@ -249,6 +293,7 @@ def _carry(trace: Array, start: float) -> None:
 
 def _replay_naive(problem: Problem, arithmetic: Arithmetic, Q: Array, K: Array, V: Array) -> Replay:
     """Algorithm 0. S stays in fp32 (or float64) here, also where a real fp16 pipeline would overflow."""
+    check_dense(problem, 8)
     k, v = (np.repeat(x, problem.group, axis=1) for x in (K, V))
     low, high = (
         np.stack(x)[:, None, :, None] for x in zip(*(row_bounds(problem, b) for b in range(problem.B)), strict=True)
@@ -287,16 +332,30 @@ class Machine:
     def __post_init__(self) -> None:
         p = self.problem
         self.arithmetic = Arithmetic.of(p, self.precision)
-        Q, K, V = (self.arithmetic.stored(x) for x in check_inputs(p, self.Q, self.K, self.V))
+        Q, K, V = self.arithmetic.inputs(p, self.Q, self.K, self.V)
         self.hbm = {"Q": Q, "K": K, "V": V}
         self.bounds = [row_bounds(p, b) for b in range(p.B)]
         self._shared: dict[tuple[int, str], Array] = {}
+        self._last: dict[int, tuple[str, tuple[int, ...]]] = {}  # worker -> latest formula and the tile it was for
+        self._pending: dict[int, tuple[Array, Array]] = {}  # worker -> P, l_new, computed with m_new
 
     def run(self, events: NDArray[np.void]) -> Machine:
         """Take every event in turn."""
-        for event in events:
-            self.step(event)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for event in events:
+                self.step(event)
         return self
+
+    def output(self) -> Array:
+        """O [B, H, Nq, d] as it lies in HBM at the end, rounded to the dtype.
+
+        Raises:
+            SimulationError: a row of O was never stored.
+        """
+        O = self.hbm.get("O")
+        if O is None or np.isnan(O).any():
+            raise SimulationError(f"{'all' if O is None else 'some'} rows of O were never stored to HBM.")
+        return self.arithmetic.stored(O).astype(self.arithmetic.work, copy=False)
 
     def step(self, event: np.void) -> None:
         """Take one event.
@@ -304,14 +363,17 @@ class Machine:
         Raises:
             SimulationError: the event is illegal here; the text names the event, the tile and the access.
         """
-        self._check_range(event)
+        if event["phase"] >= len(PHASES):
+            raise SimulationError(f"phase={event['phase']} is out of range 0 to {len(PHASES) - 1}.")
         phase = PHASES[event["phase"]]
+        self._check_range(event, phase)
         slots = self.smem.setdefault(int(event["worker"]), {})
         if phase.is_load:
             self._load(event, phase.tensor, slots)
         elif phase.is_store:
             self._store(event, phase.code, phase.tensor, slots)
         else:
+            self._check_sequence(event, phase)
             getattr(self, f"_do_{phase.code}")(event, slots)
         self._check_smem(event, slots)
 
@@ -358,7 +420,9 @@ class Machine:
             slot = f"{tensor}{int(event['j'])}" if f"{tensor}{int(event['j'])}" in slots else tensor
             value = self._need(event, slots, slot)
         self._check_bytes(event, tensor, target)
-        rounds = tensor in ("O", "P") and not code.startswith("init_")
+        if tensor == "O" and self.order == "q-outer" and self._last.get(int(event["worker"]), ("",))[0] != "normalize":
+            raise SimulationError(f'{_name(event)} must follow "{PHASES[CODE["normalize"]].maths}", and does not.')
+        rounds = tensor == "P" or (tensor == "O" and self.order != "kv-outer")
         self.hbm[tensor][where] = self.arithmetic.stored(value) if rounds else value
 
     def _tag(self, event: np.void, tensor: str) -> tuple[int, ...]:
@@ -383,11 +447,27 @@ class Machine:
             )
         return tile
 
-    def _check_range(self, event: np.void) -> None:
+    def _check_range(self, event: np.void, phase: Phase) -> None:
         p, t = self.problem, self.tiling
-        for name, count, low in (("b", p.B, 0), ("h", p.H, 0), ("i", t.Tr(p), 0), ("j", t.Tc(p), -1)):
+        # A worker that sees no key, and initialisation, concern no K/V tile: j = -1.
+        no_tile = phase.code == "normalize" or (
+            phase.tensor not in ("K", "V", "S", "P") and (phase.is_load or phase.is_store)
+        )
+        for name, count, low in (
+            ("b", p.B, 0), ("h", p.H, 0), ("i", t.Tr(p), 0), ("j", t.Tc(p), -1 if no_tile else 0),
+        ):  # fmt: skip
             if not low <= event[name] < count:
                 raise SimulationError(f"{_name(event)}: {name}={event[name]} is out of range 0 to {count - 1}.")
+
+    def _check_sequence(self, event: np.void, phase: Phase) -> None:
+        """S, m_new, P, O follow one another on one tile: each reads what the one before has left."""
+        worker, tile = int(event["worker"]), self._tag(event, "S")
+        needed = _FOLLOWS.get(phase.code)
+        if needed is not None and self._last.get(worker) != (needed, tile):
+            raise SimulationError(
+                f'{_name(event)} must follow "{PHASES[CODE[needed]].maths}" of the same tile, and does not.'
+            )
+        self._last[worker] = (phase.code, tile)
 
     def _check_bytes(self, event: np.void, tensor: str, tile: Array) -> None:
         size = 4 if tensor in ("m", "l", "LSE") else self.problem.itemsize
@@ -440,12 +520,12 @@ class Machine:
         tag = self._tag(event, "m")
         # The formulas of the next phase are evaluated with this one; they take effect with `_do_P`.
         slots["alpha"] = (tag, alpha)
-        self._pending = (P, l_new)
+        self._pending[int(event["worker"])] = (P, l_new)
         slots["m"] = (tag, m_new)
 
     def _do_P(self, event: np.void, slots: dict[str, tuple[tuple[int, ...], Array]]) -> None:
         self._need(event, slots, "alpha")
-        P, l_new = self._pending
+        P, l_new = self._pending.pop(int(event["worker"]))
         slots["l_old"] = slots["l"]
         slots["S"] = (self._tag(event, "S"), P)  # the score tile becomes the weight tile, in place
         slots["l"] = (self._tag(event, "l"), l_new)

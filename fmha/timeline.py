@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fmha.errors import ProblemError
 from fmha.hardware import Gpu
+from fmha.problem import check_whole
 
 MAX_SMS = 4096
 
@@ -38,11 +39,9 @@ def clock(events: NDArray[np.void], gpu: Gpu, dtype: str, sms: int | None = None
     A worker's events follow one another without a gap.
 
     Raises:
-        ProblemError: `sms` is not between 1 and `MAX_SMS`.
+        ProblemError: `sms` is not a whole number from 1 to `MAX_SMS`.
     """
-    count = gpu.sms if sms is None else sms
-    if not 1 <= count <= MAX_SMS:
-        raise ProblemError(f"sms={count} is out of range: use 1 to {MAX_SMS} streaming multiprocessors.")
+    count = gpu.sms if sms is None else check_whole("sms", sms, 1, MAX_SMS, ProblemError)
     out = events.copy()
     if not len(out):
         return out

@@ -13,6 +13,7 @@ With grouped heads (Hk < H) every query head loads its own copy of the K/V tiles
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,12 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmha.errors import ProblemError
 from fmha.events import INIT_PHASES, PHASES, TENSORS, emit
-from fmha.problem import Problem, Tiling
+from fmha.problem import Problem, Tiling, check_whole
 from fmha.schedule import Order, check_order
 from fmha.units import ceil_div
 
 EVENT_VISITS = 50_000
+_TILES_AT_ONCE = 1 << 20
+METHODS = ("auto", "events", "closed")
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,10 @@ def traffic(
             `EVENT_VISITS` visits. The two are equal, to the byte.
 
     Raises:
-        ProblemError: unknown order. LimitError: "events" for a problem with too many.
+        ProblemError: unknown order or method. LimitError: "events" for a problem with too many.
     """
+    if method not in METHODS:
+        raise ProblemError(f"method={str(method)[:40]!r} is not known: use {', '.join(METHODS)}.")
     visits = problem.B * problem.H * tiling.Tr(problem) * tiling.Tc(problem)
     if method == "events" or (method == "auto" and visits <= EVENT_VISITS):
         return count(emit(problem, tiling, order, write_lse=write_lse), check_order(order))
@@ -89,17 +95,31 @@ def traffic(
 def count(events: NDArray[np.void], order: Order) -> Traffic:
     """Add up an event table."""
     phase, nbytes = events["phase"], events["nbytes"]
-    # bincount's weights are float64: exact below 2^53 bytes, which MAX_EVENTS keeps far away.
-    per_phase = np.bincount(phase, weights=nbytes, minlength=len(PHASES)).astype(np.int64)
+    per_phase = _exact_sums(phase, nbytes, len(PHASES))
     moved: dict[str, list[int]] = {name: [0, 0] for name in TENSORS}
     init = 0
     for index, what in enumerate(PHASES):
         if index in INIT_PHASES:
-            init += int(per_phase[index])
+            init += per_phase[index]
         elif what.is_load or what.is_store:
-            moved[what.tensor][0 if what.is_load else 1] += int(per_phase[index])
+            moved[what.tensor][0 if what.is_load else 1] += per_phase[index]
     by_tensor = {name: (read, write) for name, (read, write) in moved.items() if read or write}
-    return Traffic(order, "events", by_tensor, init, int(events["flops"].sum()))
+    return Traffic(order, "events", by_tensor, init, sum(_exact_sums(phase, events["flops"], len(PHASES))))
+
+
+def _exact_sums(group: NDArray[np.integer[Any]], values: NDArray[np.int64], groups: int) -> list[int]:
+    """Sum of `values` in each group, as Python integers, for values >= 0.
+
+    bincount adds in float64, exact below 2^53, and one huge tile makes more FLOPs than that; halves of 31 bits
+    stay exact for 2^22 rows at a time.
+    """
+    totals = [0] * groups
+    for first in range(0, len(values), 1 << 22):
+        part, value = group[first : first + (1 << 22)], values[first : first + (1 << 22)]
+        low = np.bincount(part, weights=value & 0x7FFFFFFF, minlength=groups)
+        high = np.bincount(part, weights=value >> 31, minlength=groups)
+        totals = [total + int(lo) + (int(hi) << 31) for total, lo, hi in zip(totals, low, high, strict=True)]
+    return totals
 
 
 def closed_form(problem: Problem, tiling: Tiling, order: str, *, write_lse: bool = False) -> Traffic:
@@ -119,10 +139,11 @@ def closed_form(problem: Problem, tiling: Tiling, order: str, *, write_lse: bool
         }  # fmt: skip
         return Traffic(known, "closed form", moved, 0, 4 * q_rows * p.Nk * p.d)
     keys = rows = pairs = tile_keys = 0
-    for b in range(p.B):
-        visited = _visited(p, tiling, b)
-        keys, rows = keys + visited[0] * p.H, rows + visited[1] * p.H
-        pairs, tile_keys = pairs + visited[2] * p.H, tile_keys + visited[3] * p.H
+    for key_range, entries in Counter(p.key_range(b) for b in range(p.B)).items():
+        visited = _visited(p, tiling, *key_range)
+        heads = entries * p.H
+        keys, rows = keys + visited[0] * heads, rows + visited[1] * heads
+        pairs, tile_keys = pairs + visited[2] * heads, tile_keys + visited[3] * heads
     flops = 4 * pairs * p.d
     if known == "q-outer":
         moved = {
@@ -142,13 +163,12 @@ def _nonzero(moved: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     return {name: pair for name, pair in moved.items() if pair != (0, 0)}
 
 
-def _visited(problem: Problem, tiling: Tiling, b: int) -> tuple[int, int, int, int]:
-    """Summed over the (Q tile, K/V tile) pairs of one head that see each other:
+def _visited(problem: Problem, tiling: Tiling, start: int, stop: int) -> tuple[int, int, int, int]:
+    """Summed over the (Q tile, K/V tile) pairs of one head that see each other, when keys start to stop - 1 are real:
 
     keys of the K/V tile; rows of the Q tile; rows x keys; and over K/V tiles seen by anyone: their keys.
     """
     p, Br, Bc = problem, tiling.Br, tiling.Bc
-    start, stop = p.key_range(b)
     first_tile, end_tile = start // Bc, ceil_div(stop, Bc)
     if start == stop:
         return 0, 0, 0, 0
@@ -156,16 +176,19 @@ def _visited(problem: Problem, tiling: Tiling, b: int) -> tuple[int, int, int, i
     if offset is None:
         tiles, keys = end_tile - first_tile, stop - start
         return ceil_div(p.Nq, Br) * keys, p.Nq * tiles, p.Nq * keys, keys
-    last_row = np.minimum((np.arange(ceil_div(p.Nq, Br), dtype=np.int64) + 1) * Br, p.Nq) - 1
-    sees = last_row + offset  # the furthest key of the tile's last row
-    tile = np.minimum(sees // Bc, end_tile - 1)  # the furthest K/V tile that is visited
-    some = sees >= start
-    rows = np.minimum(Br, p.Nq - (last_row // Br) * Br)[some]
-    reach = np.minimum((tile[some] + 1) * Bc, stop) - start
-    tiles = tile[some] - first_tile + 1
-    if not some.any():
-        return 0, 0, 0, 0
-    return int(reach.sum()), int((rows * tiles).sum()), int((rows * reach).sum()), int(reach.max())
+    Tr, keys, tile_rows, pairs, furthest = ceil_div(p.Nq, Br), 0, 0, 0, 0
+    for first_i in range(0, Tr, _TILES_AT_ONCE):
+        i = np.arange(first_i, min(first_i + _TILES_AT_ONCE, Tr), dtype=np.int64)
+        last_row = np.minimum((i + 1) * Br, p.Nq) - 1
+        sees = last_row + offset  # the furthest key of the tile's last row
+        some = sees >= start
+        rows = (last_row - i * Br + 1)[some]
+        tile = np.minimum(sees[some] // Bc, end_tile - 1)  # the furthest K/V tile that is visited
+        reach = np.minimum((tile + 1) * Bc, stop) - start
+        keys, pairs = keys + int(reach.sum()), pairs + int((rows * reach).sum())
+        tile_rows += int((rows * (tile - first_tile + 1)).sum())
+        furthest = max(furthest, int(reach.max(initial=0)))
+    return keys, tile_rows, pairs, furthest
 
 
 def compulsory_bytes(problem: Problem) -> int:
@@ -179,7 +202,11 @@ def theorem2_bytes(problem: Problem, sram_bytes: int) -> float:
 
     M is the SRAM size in *elements* of the problem's dtype: `sram_bytes / itemsize`.
     Source: FlashAttention, section 3.2.
+
+    Raises:
+        ProblemError: `sram_bytes` is not at least 1.
     """
     p = problem
+    sram_bytes = check_whole("sram_bytes", sram_bytes, 1, 1 << 50, ProblemError)
     accesses = Fraction(p.B * p.H * p.Nq * p.Nk * p.d * p.d * p.itemsize, sram_bytes)
     return float(accesses) * p.itemsize
