@@ -38,15 +38,18 @@ def traffic_vs_n(
             customdata=[format_bytes(v) for v in values],
             hovertemplate="N = %{x:,}: %{customdata}<extra>" + ORDER_NAMES[order] + "</extra>",
         )
-    yardsticks = (("compulsory", "compulsory: Q, K, V, O once", compulsory), ("theorem2", "N²d²/M", theorem2))
-    for key, name, values in yardsticks:
+    yardsticks: tuple[tuple[str, str, Sequence[float]], ...] = (
+        ("compulsory", "compulsory: Q, K, V, O once", compulsory),
+        ("theorem2", "N²d²/M", theorem2),
+    )
+    for key, name, yardstick in yardsticks:
         fig.add_scatter(
             x=list(lengths),
-            y=list(values),
+            y=list(yardstick),
             name=name,
             mode="lines",
             line={"color": theme.NEUTRAL, "width": 2.5, "dash": theme.DASHES[key]},
-            customdata=[format_bytes(v) for v in values],
+            customdata=[format_bytes(v) for v in yardstick],
             hovertemplate="N = %{x:,}: %{customdata}<extra>" + name + "</extra>",
         )
     everything = [*moved.values(), compulsory, theorem2]
