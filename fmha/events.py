@@ -212,8 +212,8 @@ def _rows(
     is_first = np.ones(count, np.bool_)
     is_first[1:] = plan.worker[1:] != plan.worker[:-1]
     is_last = np.roll(is_first, -1)
-    if plan.order == "naive":
-        is_new_tile = plan.i == 0
+    if plan.order == "naive":  # each K/V tile is fetched once; the workers of a head take turns at it
+        is_new_tile = plan.i == plan.j % tiling.Tr(problem)
     else:
         is_new_tile = is_first.copy()
         is_new_tile[1:] |= plan.j[1:] != plan.j[:-1]

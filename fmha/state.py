@@ -314,7 +314,8 @@ class Machine:
     """One event at a time over HBM and each worker's shared memory; every illegal access raises.
 
     `hbm` holds whole tensors by name, `smem[worker]` the resident tiles by slot name, `peak_smem_bytes` the most any
-    worker held. Naive's workers of one head share K and V (Algorithm 0 reads each once): slot owner is the head then.
+    worker held. Naive's workers of one head share K and V, because Algorithm 0 reads each once: whoever loads a tile
+    loads it for all, and `run` looks ahead for that, since rows are in order only within a worker.
     """
 
     problem: Problem
@@ -335,12 +336,15 @@ class Machine:
         Q, K, V = self.arithmetic.inputs(p, self.Q, self.K, self.V)
         self.hbm = {"Q": Q, "K": K, "V": V}
         self.bounds = [row_bounds(p, b) for b in range(p.B)]
-        self._shared: dict[tuple[int, str], Array] = {}
+        self._fetched: set[tuple[int, int, str, int]] = set()  # naive: (b, h, tensor, j) that some worker loads
         self._last: dict[int, tuple[str, tuple[int, ...]]] = {}  # worker -> latest formula and the tile it was for
         self._pending: dict[int, tuple[Array, Array]] = {}  # worker -> P, l_new, computed with m_new
 
     def run(self, events: NDArray[np.void]) -> Machine:
         """Take every event in turn."""
+        if self.order == "naive":
+            shared = events[np.isin(events["phase"], (CODE["load_K"], CODE["load_V"]))]
+            self._fetched.update((int(e["b"]), int(e["h"]), PHASES[e["phase"]].tensor, int(e["j"])) for e in shared)
         with np.errstate(over="ignore", invalid="ignore"):
             for event in events:
                 self.step(event)
@@ -399,9 +403,6 @@ class Machine:
         self._check_bytes(event, tensor, tile)
         where = self._tag(event, tensor)
         slots[tensor if tensor not in ("S", "P") else f"{tensor}{where[-1]}"] = (where, tile.copy())
-        if tensor in ("K", "V"):
-            head = int(event["b"]) * self.problem.H + int(event["h"])
-            self._shared[head, f"{tensor}{int(event['j'])}"] = tile
 
     def _store(self, event: np.void, code: str, tensor: str, slots: dict[str, tuple[tuple[int, ...], Array]]) -> None:
         p = self.problem
@@ -433,10 +434,8 @@ class Machine:
 
     def _need(self, event: np.void, slots: dict[str, tuple[tuple[int, ...], Array]], slot: str) -> Array:
         """The resident tile this event reads, and it must be the tile the event speaks of."""
-        head = int(event["b"]) * self.problem.H + int(event["h"])
-        shared = self._shared.get((head, f"{slot}{int(event['j'])}")) if self.order == "naive" else None
-        if shared is not None:
-            return shared
+        if (int(event["b"]), int(event["h"]), slot, int(event["j"])) in self._fetched:
+            return self.hbm[slot][self._where(event, slot)]
         if slot not in slots:
             raise SimulationError(f"{_name(event)} reads {slot}, but worker {event['worker']} has not loaded it.")
         where, tile = slots[slot]

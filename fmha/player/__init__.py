@@ -1,0 +1,1 @@
+"""The player: a canvas animation of an event table. `payload` packs, `frontend/` draws, `component` mounts."""
