@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+HALF, SINGLE = np.float16, np.float32
 
 
 class CountedRow:
@@ -135,9 +136,7 @@ def dot_products(value: float, d: int, keys: int) -> list[DotProduct]:
             ),
         )
         return [
-            DotProduct(
-                way, float(top), float(score), softmax_in(np.full(keys, score), dtype, subtract_max=True)
-            )
+            DotProduct(way, float(top), float(score), softmax_in(np.full(keys, score), dtype, subtract_max=True))
             for way, top, score, dtype in scores
         ]
 

@@ -24,7 +24,7 @@ def accesses(runs: Sequence[SoftmaxRun], height: int = 260) -> go.Figure:
             textposition="inside",
             insidetextanchor="start",
             insidetextfont={"color": "#ffffff"},
-            marker={"color": theme.color(role), "pattern": {"shape": theme.PATTERNS[role], "fgopacity": 0.3}},
+            marker={"color": theme.color(role), "pattern": theme.hatch(theme.PATTERNS[role])},
             showlegend=False,
             hovertemplate=f"{run.name}: {run.what}<extra></extra>",
         )

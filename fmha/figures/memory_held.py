@@ -22,7 +22,7 @@ def memory_held(held: Mapping[str, Mapping[str, int]], height: int = 320) -> go.
     for order, parts in held.items():
         for tensor, size in parts.items():
             role = _ROLE.get(tensor, tensor)
-            pattern = {"shape": "/" if tensor in ("P", "LSE") else "", "fgopacity": 0.4}
+            pattern = theme.hatch("/" if tensor in ("P", "LSE") else "")
             fig.add_bar(
                 y=[ORDER_NAMES[order]],
                 x=[size],

@@ -48,7 +48,7 @@ def _bar(fig: go.Figure, role: str, value: float, text: str, column: int) -> Non
         text=[text],
         textposition="outside",
         orientation="h",
-        marker={"color": theme.color(role), "pattern": {"shape": "" if role == "HBM" else "/"}},
+        marker={"color": theme.color(role), "pattern": theme.hatch("" if role == "HBM" else "/")},
         showlegend=False,
         cliponaxis=False,
         hovertemplate=f"{_NAMES[role]}: {text}<extra></extra>",
@@ -59,7 +59,7 @@ def _bar(fig: go.Figure, role: str, value: float, text: str, column: int) -> Non
 
 def size_and_speed(gpus: Iterable[Gpu], chosen: str, height: int = 440) -> go.Figure:
     """Every GPU as two points, device memory and shared memory: size across, speed up, both logarithmic."""
-    fig = theme.figure("Large and slow, small and fast", height)
+    fig = theme.figure("All GPUs: size and speed", height)
     cards = list(gpus)
     for role, symbol in (("HBM", "square"), ("SMEM", "circle")):
         points = [(g, g.hbm_bytes, g.hbm_gbps) if role == "HBM" else (g, g.smem_bytes, g.smem_gbps) for g in cards]

@@ -46,7 +46,7 @@ def naive_kernels(by_tensor: Mapping[str, tuple[int, int]], height: int = 340) -
                 marker={
                     "color": theme.color(role),
                     "line": {"color": theme.color(role), "width": 1},
-                    "pattern": {"shape": "" if verb == "reads" else "/", "fgopacity": 0.4},
+                    "pattern": theme.hatch("" if verb == "reads" else "/"),
                 },
                 hovertemplate=f"{verb} {tensor}: {format_bytes(size)}<extra>kernel {name}</extra>",
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from plotly.subplots import make_subplots
 
 from fmha.figures import theme
@@ -16,7 +16,7 @@ NAMES_LIMIT = 24  # keys that get their name on the axis
 
 
 def row_in_tiles(
-    scores: Array, Bc: int, tile: int, m: Array, *, names: Sequence[str] | None = None, height: int = 330
+    scores: ArrayLike, Bc: int, tile: int, m: Array, *, names: Sequence[str] | None = None, height: int = 330
 ) -> go.Figure:
     """Bars for the scores [Nk] of one row: seen, arriving now and still unknown; and the running max as steps.
 
@@ -25,10 +25,11 @@ def row_in_tiles(
         names: the keys' words, where there are any.
     """
     fig = theme.figure("", height)
-    index = np.arange(len(scores))
+    values = np.asarray(scores, np.float64)
+    index = np.arange(len(values))
     part = np.where(index // Bc < tile, 0, np.where(index // Bc == tile, 1, 2))
     looks = (("seen, forgotten", 0.45, ""), ("arriving now", 1.0, ""), ("not seen yet", 0.12, "/"))
-    finite = np.where(np.isfinite(scores), scores, np.nan)
+    finite = np.where(np.isfinite(values), values, np.nan)
     for which, (name, opacity, pattern) in enumerate(looks):
         here = part == which
         fig.add_bar(
@@ -39,7 +40,7 @@ def row_in_tiles(
             hovertemplate="key %{x}: score %{y:.3f}<extra></extra>",
         )
     seen = np.arange(tile + 1)
-    edges = np.stack([seen * Bc - 0.5, np.minimum((seen + 1) * Bc, len(scores)) - 0.5], axis=1).ravel()
+    edges = np.stack([seen * Bc - 0.5, np.minimum((seen + 1) * Bc, len(values)) - 0.5], axis=1).ravel()
     running = np.where(np.isfinite(m[: tile + 1]), m[: tile + 1], np.nan)
     fig.add_scatter(
         x=edges,
@@ -49,19 +50,19 @@ def row_in_tiles(
         line={"color": theme.color("m"), "width": 4},
         hovertemplate="m = %{y:.3f}<extra></extra>",
     )
-    for edge in range(Bc, len(scores), Bc):
+    for edge in range(Bc, len(values), Bc):
         fig.add_vline(x=edge - 0.5, line={"color": theme.GRID, "width": 1.5})
     fig.update_layout(barmode="overlay", bargap=0.15, margin={"t": 40})
     if names is not None and len(names) <= NAMES_LIMIT:
         fig.update_xaxes(tickvals=index, ticktext=list(names), tickangle=-50)
     low, high = np.nanmin(np.append(finite, 0.0)), np.nanmax(np.append(finite, 0.0))
     pad = 0.1 * (high - low or 1.0)
-    fig.update_xaxes(title_text="key j", showgrid=False, zeroline=False, range=[-0.7, len(scores) - 0.3])
+    fig.update_xaxes(title_text="key j", showgrid=False, zeroline=False, range=[-0.7, len(values) - 0.3])
     fig.update_yaxes(title_text="scaled score", range=[low - pad, high + pad])
     return fig
 
 
-def running_state(m: Array, l: Array, alpha: Array, seen: Array, tile: int, height: int = 520) -> go.Figure:
+def running_state(m: Array, l: Array, alpha: Array, seen: Sequence[int], tile: int, height: int = 520) -> go.Figure:
     """m, l and alpha after each tile, up to the tile that arrives now; later tiles are left empty.
 
     Args: m, l, alpha: [Tc], the row's state after each tile. seen: [Tc], keys seen by then, the upper bound
@@ -71,7 +72,7 @@ def running_state(m: Array, l: Array, alpha: Array, seen: Array, tile: int, heig
     steps = np.arange(1, len(m) + 1)
     upto = slice(0, tile + 1)
     bound = {"color": theme.NEUTRAL, "width": 1.5, "dash": "dot"}
-    for y, name in ((seen.astype(float), "most: keys seen"), (np.ones(len(m)), "least: 1")):
+    for y, name in ((np.asarray(seen, np.float64), "most: keys seen"), (np.ones(len(m)), "least: 1")):
         fig.add_scatter(x=steps, y=y, mode="lines", line=bound, name=name, hoverinfo="skip", row=2, col=1)
     for row, (role, values, title) in enumerate(
         (("m", m, "running max m"), ("l", l, "running sum l"), ("alpha", alpha, "rescale alpha")), start=1

@@ -126,6 +126,11 @@ def color(role: str, opacity: float = 1.0) -> str:
     return f"rgba({red},{green},{blue},{opacity:g})"
 
 
+def hatch(shape: str) -> dict[str, object]:
+    """A bar pattern drawn over the bar's own colour; an empty shape is a plain bar."""
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.45, "size": 9}
+
+
 def fade(role: str) -> list[list[float | str]]:
     """A colour scale from nearly clear to the full colour: it works on a light and on a dark ground."""
     return [[0.0, color(role, 0.04)], [0.5, color(role, 0.45)], [1.0, color(role)]]

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from fmha.figures import theme
 from fmha.figures.axes import outline
 from fmha.units import format_bytes
 
-Array = NDArray[np.float64]
-
 
 def traffic_tiles(
     rows: Sequence[int],
     cols: Sequence[int],
-    nbytes: Array,
-    fits: NDArray[np.bool_],
+    nbytes: ArrayLike,
+    fits: ArrayLike,
     chosen: tuple[int, int],
     role: str,
     height: int = 470,
@@ -31,7 +29,8 @@ def traffic_tiles(
         chosen: (Br, Bc) of the controls, framed when it is on the grid. role: the loop order, for the colour.
     """
     fig = theme.figure("Requested bytes by tile size", height)
-    logs = np.log2(np.maximum(nbytes, 1))
+    sizes, allowed = np.asarray(nbytes, np.float64), np.asarray(fits, np.bool_)
+    logs = np.log2(np.maximum(sizes, 1))
     fig.add_heatmap(
         z=logs,
         x=[str(c) for c in cols],
@@ -40,13 +39,13 @@ def traffic_tiles(
         showscale=False,
         xgap=2,
         ygap=2,
-        customdata=[[format_bytes(v) for v in line] for line in nbytes],
+        customdata=[[format_bytes(v) for v in line] for line in sizes],
         hovertemplate="Br = %{y}, Bc = %{x}: %{customdata}<extra></extra>",
     )
     xs, ys = np.meshgrid(np.arange(len(cols)), np.arange(len(rows)))
     texts = [
         format_bytes(v).replace(" ", "<br>") + ("" if ok else "<br>✕")
-        for v, ok in zip(nbytes.ravel(), fits.ravel(), strict=True)
+        for v, ok in zip(sizes.ravel(), allowed.ravel(), strict=True)
     ]
     fig.add_scatter(x=xs.ravel(), y=ys.ravel(), text=texts, mode="text", textfont={"size": 14}, hoverinfo="skip")
     fig.update_traces(showlegend=False, selector={"type": "scatter"})

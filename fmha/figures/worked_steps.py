@@ -1,0 +1,167 @@
+"""One worker's events as lines of small matrices: what went in, what came out, every number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from fmha.events import PHASES
+from fmha.figures import theme
+from fmha.figures.axes import label, outline
+from fmha.figures.matrices import matrix, step
+from fmha.simulation import Run, WorkerState
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event of one worker: its maths, its place, its matrices as HTML, and a sentence about it."""
+
+    code: str
+    title: str
+    html: str
+    sentence: str
+
+
+def worker_events(run: Run, worker: int) -> list[int]:
+    """Rows of the event table that belong to a worker, in order."""
+    return [int(row) for row in np.flatnonzero(run.events["worker"] == worker)]
+
+
+def worker_steps(run: Run, worker: int) -> list[Step]:
+    """Every event of a worker (q-outer order), with the state before and after it taken from the run."""
+    before: WorkerState | None = None
+    steps = []
+    for row in worker_events(run, worker):
+        after = run.state_at(row)
+        steps.append(_step(run, row, before, after))
+        before = after
+    return steps
+
+
+def _step(run: Run, row: int, before: WorkerState | None, after: WorkerState) -> Step:
+    event = run.events[row]
+    phase = PHASES[event["phase"]]
+    i, j = int(event["i"]) + 1, int(event["j"]) + 1  # the example counts tiles from 1
+    smem = after.smem
+    ij = f"{i}{j}"
+    if phase.is_load:
+        name, index = phase.tensor, i if phase.tensor == "Q" else j
+        html = step(matrix(f"{name}{_sub(index)}", smem[name], name))
+        said = f"{name}{_sub(index)} comes from device memory into shared memory: {int(event['nbytes'])} bytes."
+        return Step(phase.code, f"load {name}{_sub(index)}", html, said)
+    rows = len(smem["Q"])
+    m_old = before.m if before is not None and before.m is not None else np.full(rows, -np.inf)
+    l_old = before.l if before is not None and before.l is not None else np.zeros(rows)
+    O_old = before.O if before is not None and before.O is not None else np.zeros_like(smem["Q"])
+    if phase.code == "S":
+        html = step(
+            matrix(f"Q{_sub(i)}", smem["Q"], "Q"), "×", matrix(f"K{_sub(j)}ᵀ", smem["K"].T, "K"),
+            f"× {run.problem.scale:g} =", matrix(f"S{_sub(ij)}", smem["S"], "S"),
+        )  # fmt: skip
+        return Step("S", f"S{_sub(ij)} = Q{_sub(i)} K{_sub(j)}ᵀ / √{run.problem.d}", html,
+                    "One tile of scores; it lies in shared memory only.")  # fmt: skip
+    if phase.code == "m" and after.m is not None and after.alpha is not None:
+        rose = np.flatnonzero(after.m > m_old).tolist()
+        html = step(
+            "max(", matrix("m old", m_old, "m"), ",", matrix(f"row max of S{_sub(ij)}", smem["S"].max(axis=1), "S"), ") =",
+            matrix("m new", after.m, "m", marked=rose), "    exp(m old − m new) =",
+            matrix("α", after.alpha, "alpha", marked=np.flatnonzero(after.alpha < 1).tolist()),
+        )  # fmt: skip
+        return Step("m", "m new = max(m old, row max), α = exp(m old − m new)", html, _about_alpha(before, after))
+    if phase.code == "P" and after.l is not None and after.alpha is not None:
+        html = step(
+            matrix(f"P{_sub(ij)}", smem["S"], "S"), "    ", matrix("α", after.alpha, "alpha"), "×", matrix("l old", l_old, "l"),
+            "+", matrix(f"row sum of P{_sub(ij)}", smem["S"].sum(axis=1), "S"), "=", matrix("l new", after.l, "l"),
+        )  # fmt: skip
+        return Step("P", f"P{_sub(ij)} = exp(S{_sub(ij)} − m new), l = α l + row sum", html,
+                    "Weights relative to the present max; not probabilities yet.")  # fmt: skip
+    if phase.code == "O" and after.O is not None and after.alpha is not None:
+        html = step(
+            matrix("α", after.alpha, "alpha"), "×", matrix("O old", O_old, "O"), "+", matrix(f"P{_sub(ij)}", smem["S"], "S"), "×",
+            matrix(f"V{_sub(j)}", smem["V"], "V"), "=", matrix("O new", after.O, "O"),
+        )  # fmt: skip
+        return Step("O", f"O = α O + P{_sub(ij)} V{_sub(j)}", html,
+                    f"Row by row: the old sum shrinks by α, then tile {j} adds its part. S{_sub(ij)} is forgotten.")  # fmt: skip
+    if phase.code == "normalize" and after.O is not None and after.l is not None:
+        html = step(matrix("O old", O_old, "O"), "÷", matrix("l", after.l, "l"), "=", matrix("O", after.O, "O"))
+        return Step(
+            "normalize", "O = O / l", html, "One division, after the last tile. Each row now sums to 1, as V = I."
+        )
+    O_now = after.O if after.O is not None else O_old
+    html = step(matrix(f"O{_sub(i)}", O_now, "O"))
+    return Step(phase.code, f"store O{_sub(i)}", html, f"{int(event['nbytes'])} bytes go to device memory.")
+
+
+def _about_alpha(before: WorkerState | None, after: WorkerState) -> str:
+    if before is None or before.m is None or not np.isfinite(before.m).any():
+        return "The first tile: no max yet, so α = exp(−∞) = 0 and there is nothing to rescale."
+    alpha = after.alpha if after.alpha is not None else np.ones(0)
+    said = [
+        f"row {index + 1}: the max {'rises' if a < 1 else 'stays'}, α = {a:.4f}".replace("1.0000", "1")
+        for index, a in enumerate(alpha)
+    ]
+    return "Each row has its own max. " + "; ".join(said) + "."
+
+
+def _sub(index: int | str) -> str:
+    return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(index))
+
+
+def ghost(run: Run, S: np.ndarray, done: int, height: int = 330) -> go.Figure:
+    """The N x N score matrix that is never stored: tiles not seen yet, in shared memory now, and forgotten.
+
+    Args:
+        S: [Nq, Nk] scores, for the numbers. done: events done by each worker.
+    """
+    fig = theme.figure("", height)
+    Br, Bc = run.tiling.Br, run.tiling.Bc
+    Nq, Nk = S.shape
+    for worker in np.unique(run.events["worker"]):
+        rows = worker_events(run, int(worker))[:done]
+        current = _current_tile(run, rows)
+        for row in rows:
+            event = run.events[row]
+            if PHASES[event["phase"]].code != "S":
+                continue
+            i, j = int(event["i"]), int(event["j"])
+            now = current == (i, j)
+            y0, x0 = i * Br, j * Bc
+            y1, x1 = min(y0 + Br, Nq), min(x0 + Bc, Nk)
+            fig.add_shape(
+                type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"width": 0}, layer="below",
+                fillcolor=theme.color("S", 0.5 if now else 0.12),
+            )  # fmt: skip
+            if now:
+                outline(fig, x0 + 0.03, y0 + 0.03, x1 - 0.03, y1 - 0.03, theme.color("S"))
+            for y in range(y0, y1):
+                for x in range(x0, x1):
+                    text = f"<b>{S[y, x]:g}</b>" if now else "·"
+                    label(fig, x + 0.5, y + 0.5, text.replace("-", "−"), font={"size": 18})
+    for x in range(Nk + 1):
+        heavy = x % Bc == 0 or x == Nk
+        fig.add_shape(type="line", x0=x, x1=x, y0=0, y1=Nq, line={"color": theme.color("skip", 0.9 if heavy else 0.35),
+                      "width": 2 if heavy else 1, "dash": "dash"})  # fmt: skip
+    for y in range(Nq + 1):
+        heavy = y % Br == 0 or y == Nq
+        fig.add_shape(type="line", x0=0, x1=Nk, y0=y, y1=y, line={"color": theme.color("skip", 0.9 if heavy else 0.35),
+                      "width": 2 if heavy else 1, "dash": "dash"})  # fmt: skip
+    ticks = lambda n: [k + 0.5 for k in range(n)]  # noqa: E731
+    fig.add_scatter(x=[0], y=[0], mode="markers", marker={"opacity": 0}, showlegend=False, hoverinfo="skip")
+    fig.update_xaxes(range=[-0.05, Nk + 0.05], tickvals=ticks(Nk), ticktext=[f"key {k + 1}" for k in range(Nk)],
+                     showgrid=False, zeroline=False, fixedrange=True)  # fmt: skip
+    fig.update_yaxes(range=[Nq + 0.05, -0.05], tickvals=ticks(Nq), ticktext=[f"row {k + 1}" for k in range(Nq)],
+                     showgrid=False, zeroline=False, fixedrange=True)  # fmt: skip
+    fig.update_layout(margin={"t": 8})
+    return fig
+
+
+def _current_tile(run: Run, rows: list[int]) -> tuple[int, int] | None:
+    """The tile whose S or P is in shared memory after these events: from its S to its O."""
+    if not rows:
+        return None
+    event = run.events[rows[-1]]
+    if PHASES[event["phase"]].code in ("S", "m", "P", "O"):
+        return int(event["i"]), int(event["j"])
+    return None

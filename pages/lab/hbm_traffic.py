@@ -1,0 +1,261 @@
+"""HBM traffic: requested bytes of three loop orders against N and against the tile sizes."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fmha import Problem, Tiling, Traffic
+from fmha.figures.axes import ORDER_NAMES
+from fmha.figures.memory_held import memory_held
+from fmha.figures.traffic_tiles import traffic_tiles
+from fmha.figures.traffic_vs_n import ratio_vs_n, traffic_vs_n
+from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.memory import hbm_held, smem_bytes
+from fmha.traffic import closed_form, compulsory_bytes, theorem2_bytes
+from fmha.ui import charts, controls
+from fmha.ui.page import configuration, explained_errors, page, try_this
+from fmha.units import ceil_div, format_bytes, format_ratio
+
+LENGTHS = [2**e for e in range(7, 21)]  # 128 to 1M tokens, the curves
+OFFERED = sorted([*LENGTHS, 200, 1000, 10_000, 100_000])  # the slider also has lengths that no tile divides
+TILES = [8, 16, 32, 64, 128, 256]
+FLASH = ("q-outer", "kv-outer")
+ORDERS = ("naive", *FLASH)
+ORDER_LABELS = {"q-outer": "q-outer (FlashAttention-2)", "kv-outer": "kv-outer (FlashAttention-1)", "naive": "naive"}
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def curves(problem: Problem, tiling: Tiling, write_lse: bool) -> dict[str, list[int]]:
+    """Requested bytes at every length of the curves, for each order."""
+    return {
+        order: [closed_form(problem.replace(N=n), tiling, order, write_lse=write_lse).requested_bytes for n in LENGTHS]
+        for order in ORDERS
+    }
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def grid(problem: Problem, order: str, write_lse: bool) -> list[list[int]]:
+    """Requested bytes for every Br (rows) and Bc (columns)."""
+    return [
+        [closed_form(problem, Tiling(Br, Bc), order, write_lse=write_lse).requested_bytes for Bc in TILES]
+        for Br in TILES
+    ]
+
+
+def in_words(problem: Problem, tiling: Tiling, moved: dict[str, Traffic]) -> None:
+    """The sentence that the sliders change, and one true sentence for each order."""
+    naive, flash = moved["naive"].requested_bytes, moved["q-outer"].requested_bytes
+    first = moved["kv-outer"].requested_bytes
+    ratio = naive / flash
+    comparison = f"{format_ratio(ratio)} more" if ratio >= 1 else f"only {format_ratio(ratio)} as much"
+    st.markdown(
+        f"### At N = {problem.Nq:,} naive attention moves {comparison} than flash (q-outer): {format_bytes(naive)} "
+        f"against {format_bytes(flash)}."
+        if ratio >= 1
+        else f"### At N = {problem.Nq:,} naive attention moves {comparison} as flash (q-outer): {format_bytes(naive)} "
+        f"against {format_bytes(flash)}. These Q tiles are too small for this d.",
+    )
+    Tr, Tc = tiling.Tr(problem), tiling.Tc(problem)
+    masked = problem.causal is not None
+    seen = " that the mask leaves visible" if masked else ""
+    depends = "Br" if not masked else "Br (and a little on Bc, where the diagonal cuts tiles)"
+    st.markdown(
+        f"- **naive:** S and P are written once and read once each; nothing depends on Br and Bc"
+        f"{', and the causal mask saves nothing' if masked else ''}.\n"
+        f"- **flash, q-outer:** Q is read and O written once. Each of the Tr = {Tr:,} Q tiles reads all K and V tiles"
+        f"{seen}, so traffic depends on {depends}.\n"
+        f"- **flash, kv-outer:** K and V are read once. In each of up to Tc = {Tc:,} rounds Q is read, and O, l and m are "
+        f"read *and* written{' for the rows that see the tile' if masked else ''}: {format_bytes(first)} in all, "
+        f"{format_ratio(first / flash)} the bytes of q-outer."
+    )
+
+
+def against_length(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> None:
+    """Bytes and their ratio against N."""
+    st.header("Against the sequence length", anchor=False)
+    moved = curves(problem, tiling, write_lse)
+    M = gpu.smem_per_block_optin
+    floor = [compulsory_bytes(problem.replace(N=n)) for n in LENGTHS]
+    theorem = [theorem2_bytes(problem.replace(N=n), M) for n in LENGTHS]
+    charts.show(
+        traffic_vs_n(LENGTHS, moved, floor, theorem, problem.Nq),
+        key="bytes",
+        alt="Requested bytes against N, logarithmic. At one million tokens: "
+        + ", ".join(f"{ORDER_NAMES[o]} {format_bytes(moved[o][-1])}" for o in ORDERS)
+        + ".",
+    )
+    charts.show(
+        ratio_vs_n(
+            LENGTHS,
+            {o: [a / b for a, b in zip(moved["naive"], moved[o], strict=True)] for o in FLASH},
+            problem.Nq,
+        ),
+        key="ratio",
+        alt=f"Naive bytes divided by q-outer bytes: {moved['naive'][0] / moved['q-outer'][0]:.1f} at N = 128, "
+        f"{moved['naive'][-1] / moved['q-outer'][-1]:.1f} at one million.",
+    )
+    st.markdown(
+        "All three grow with N² in the end; flash with a smaller factor, which is why the ratio flattens. It tends "
+        f"to 2 Br / d = {2 * tiling.Br / problem.d:g} for q-outer without a mask: taller Q tiles read K and V less often."
+    )
+    st.caption(
+        f"N²d²/M is FlashAttention's Theorem 2 with M = {M // problem.itemsize:,} elements of {problem.dtype}, the "
+        f"{format_bytes(M)} of shared memory that one block may use on the {gpu.name}. It says how the bytes can grow "
+        "when tiles fill the whole of M, not how many they are. Compulsory: Q, K, V read once and O written once; "
+        "nothing can move less."
+    )
+
+
+def against_tiles(problem: Problem, tiling: Tiling, gpu: Gpu, order: str, write_lse: bool) -> None:
+    """Bytes over Br x Bc, with the tiles that do not fit."""
+    st.header("Against the tile sizes", anchor=False)
+    nbytes = grid(problem, order, write_lse)
+    limit = gpu.smem_per_block_optin
+    fits = [[smem_bytes(Tiling(Br, Bc), problem.d, problem.itemsize) <= limit for Bc in TILES] for Br in TILES]
+    charts.show(
+        traffic_tiles(TILES, TILES, nbytes, fits, (tiling.Br, tiling.Bc), order),
+        key="tiles",
+        alt=f"Requested bytes of {ORDER_NAMES[order]} at N = {problem.Nq:,} for Br and Bc from 8 to 256.",
+    )
+    need = smem_bytes(tiling, problem.d, problem.itemsize)
+    verdict = "fits" if need <= limit else "does not fit"
+    lesson = {
+        "q-outer": "Only Br matters without a mask: it says how often K and V are read. Bc acts through shared memory.",
+        "kv-outer": "Only Bc matters without a mask: it says how often Q and O are read and O is written.",
+        "naive": "Naive attention does not depend on tiles: all cells are equal.",
+    }[order]
+    st.markdown(
+        f"**{ORDER_NAMES[order]} at N = {problem.Nq:,}.** {lesson} A cross marks tiles that do not fit into the "
+        f"{format_bytes(limit)} a block may use on the {gpu.name} (the tutorial's kernel: Q, K, V tiles in {problem.dtype}, "
+        f"scores and accumulator in fp32). Your Br = {tiling.Br}, Bc = {tiling.Bc} needs {format_bytes(need)}: it {verdict}."
+    )
+
+
+def exact(moved: dict[str, Traffic]) -> None:
+    """Every byte, by tensor."""
+    with st.expander("The same in exact bytes, by tensor"):
+        st.dataframe(
+            [
+                {
+                    "order": ORDER_NAMES[order],
+                    "tensor": tensor,
+                    "read, bytes": f"{read:,}",
+                    "written, bytes": f"{written:,}",
+                }
+                for order, tr in moved.items()
+                for tensor, (read, written) in [
+                    *tr.by_tensor.items(),
+                    ("all", (tr.requested_read_bytes, tr.requested_write_bytes)),
+                ]
+            ],
+            hide_index=True,
+        )
+        st.markdown(
+            "\n".join(
+                f"- {ORDER_NAMES[order]}: **{tr.requested_bytes:,} bytes** in all"
+                + (
+                    f", and {tr.init_write_bytes:,} bytes to set O, l, m up, counted apart"
+                    if tr.init_write_bytes
+                    else ""
+                )
+                for order, tr in moved.items()
+            )
+        )
+
+
+def held(problem: Problem) -> None:
+    """Bytes in device memory at once."""
+    st.header("What must be held", anchor=False)
+    parts = {order: hbm_held(problem, order) for order in ORDERS}
+    totals = {order: sum(sizes.values()) for order, sizes in parts.items()}
+    charts.show(
+        memory_held(parts),
+        key="held",
+        alt="Held in device memory: "
+        + ", ".join(f"{ORDER_NAMES[o]} {format_bytes(t)}" for o, t in totals.items())
+        + ".",
+    )
+    st.markdown(
+        f"At N = {problem.Nq:,} naive attention holds {format_ratio(totals['naive'] / totals['q-outer'])} the memory of "
+        "flash: S and P are there, N x N for each head. The page *The memory wall* shows which cards that fills."
+    )
+
+
+def what_is_counted() -> None:
+    """What these numbers are and are not."""
+    st.header("What is counted", anchor=False)
+    st.markdown(
+        "**Requested bytes:** what thread blocks load and store beyond their registers and shared memory, in the two-level "
+        "model of the papers. Only real rows of a ragged last tile count, and only K/V tiles that are visited. "
+        "L1 and L2 caches are not in it: on a GPU they serve part of these requests, and the HBM chips see less. "
+        "l, m and LSE take 4 bytes a row, whatever the data type. LSE is only written when training will need it. "
+        "\n\n**Not covered yet:** the backward pass, FlashAttention-3, cache levels, and shared-memory traffic."
+    )
+
+
+def exercises(problem: Problem, gpu: Gpu, write_lse: bool) -> None:
+    """Things to try; the numbers in them are computed."""
+    small = Problem(N=1024, d=64, dtype="fp16")
+    known = {Br: closed_form(small, Tiling(Br, 64), "q-outer", write_lse=True).requested_bytes for Br in (16, 64, 128)}
+    masked = closed_form(small.replace(causal="br"), Tiling(64, 64), "q-outer", write_lse=True).requested_bytes
+    tiles = ceil_div(1024, 64)
+    try_this(
+        [
+            f"Set N = 1024, d = 64, H = 1, B = 1, fp16, Br = Bc = 64 and write LSE. Flash (q-outer) moves {known[64]:,} bytes "
+            f"(in the exact numbers below the first chart). Br = 128 makes it {known[128]:,}, Br = 16 {known[16]:,}; Bc "
+            "changes nothing.",
+            f"In that setting switch the causal mask on: {masked:,} bytes. Of the {tiles * tiles} tiles only "
+            f"{tiles * (tiles + 1) // 2} are visited. Why more than half? (The tiles on the diagonal are visited whole.)",
+            "Set Br = 8 and d = 256. Does naive move more or less than flash at N = 1M? The ratio tends to 2 Br / d = "
+            f"{2 * 8 / 256:g}, below 1: tiles that are too small are worse than no tiles.",
+            "Choose the order kv-outer in the tile picture: now Bc decides and Br does not. Find the cheapest pair that fits "
+            f"into shared memory on the {gpu.name}, for each order.",
+        ]
+    )
+
+
+page(
+    "HBM traffic",
+    "**The loop order and the tile size decide how many bytes attention asks of memory;** the arithmetic stays the same.",
+)
+with st.container():
+    columns = st.columns(4)
+    with columns[0]:
+        N = controls.slider("N", "Sequence length N", options=OFFERED, default=8192)
+        dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp32")
+    with columns[1]:
+        Br = controls.slider("Br", "Br, rows in a Q tile", options=TILES, default=64)
+        causal = controls.causal()
+    with columns[2]:
+        Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=64)
+        gpu_key = controls.choice(
+            "gpu", "GPU (its shared memory)", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU
+        )
+    with columns[3]:
+        d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
+        order = controls.choice("order", "Order in the tile picture", ORDER_LABELS, default="q-outer")
+    columns = st.columns(4)
+    with columns[0]:
+        H = controls.slider("H", "Heads H", options=[1, 2, 3, 4, 8, 16, 32, 64], default=16)
+    with columns[1]:
+        B = controls.slider("B", "Batch B", options=[1, 2, 4, 8, 16, 32, 64], default=1)
+    with columns[2]:
+        lse = controls.toggle(
+            "lse", "Write LSE (training)", help="q-outer also stores 4 bytes a row for the backward pass"
+        )
+controls.notices()
+with explained_errors():
+    asked = Problem(B=B, H=H, N=N, d=d, dtype=dtype, causal=causal)
+    tiles_asked = Tiling(Br, Bc)
+    gpu = GPUS[gpu_key]
+    configuration(
+        B=B, H=H, N=f"{N:,}", d=d, Br=Br, Bc=Bc, dtype=dtype, causal=causal or "none", LSE="written" if lse else "no"
+    )
+    totals = {o: closed_form(asked, tiles_asked, o, write_lse=lse) for o in ORDERS}
+    in_words(asked, tiles_asked, totals)
+    against_length(asked, tiles_asked, gpu, lse)
+    exact(totals)
+    against_tiles(asked, tiles_asked, gpu, order, lse)
+    held(asked)
+    what_is_counted()
+    exercises(asked, gpu, lse)
