@@ -80,7 +80,7 @@ test: setup-test
 	if [ -n "$$failed" ]; then echo "make test FAILED in:$$failed"; exit 1; fi
 
 measure-ui: setup-test
-	$(BIN)/python -m fmha.ui.measure
+	$(BIN)/python -m tests.measure_ui
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .measure

@@ -53,7 +53,7 @@ TABLE: dict[str, Layer] = {
     "chart": layer("fmha/chart/**/*.py", "", ""),
     "player payload": layer("fmha/player/**/*.py", "numpy", "fmha fmha.figures.theme fmha.player* " + ALL_CORE),
     "player component": layer("fmha/player/component.py", "numpy streamlit", "fmha*"),
-    "ui": layer("fmha/ui/**/*.py", "streamlit plotly", "fmha*", lazy="playwright"),
+    "ui": layer("fmha/ui/**/*.py", "streamlit plotly", "fmha*"),
     "plain ui": layer("fmha/ui/parameters.py fmha/ui/settings.py", "", "fmha.ui.parameters fmha.errors"),
     "pages": layer("pages/**/*.py", "streamlit", "fmha*"),
     "app": layer("app.py", "streamlit", "fmha.ui.*"),

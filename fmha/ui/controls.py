@@ -22,7 +22,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from fmha.ui.parameters import Choice, Flag, Kind, Numbers, Range, Text, Value, as_numbers, show
 from fmha.ui.settings import Book, book_in
 
-CAUSAL = {"none": "off", "br": "causal, bottom-right", "tl": "causal, top-left"}
+CAUSAL = {"none": "off", "br": "bottom-right", "tl": "top-left"}
 _CAUSAL_ALIASES = {
     "0": "none",
     "false": "none",
@@ -113,7 +113,7 @@ def choice(
     def draw() -> Any:
         shown: dict[str, Any] = {"format_func": labels.__getitem__, "key": name, "help": help}
         if len(labels) <= _BUTTONS:
-            return st.segmented_control(label, list(labels), required=True, **shown)
+            return st.segmented_control(label, list(labels), required=True, wrap=True, **shown)
         return st.selectbox(label, list(labels), **shown)
 
     return str(_control(name, label, kind, default, draw, lambda value: labels[str(value)]))
@@ -238,6 +238,8 @@ def _control(
     if before is not None and current is not None and current != before.value:
         book.wish(name, current)  # the user moved it since it was last drawn
     fit = book.fit(name, kind, _plain(default))
+    if name not in book.wishes and fit.problem and not (before and (before.value == default or before.problem)):
+        fit = fit._replace(problem=None)  # nobody asked for the default and nobody has seen it here
     if kind.choices == 1:
         book.draw(name, kind, fit)
         _fixed(label, format(fit.value))

@@ -9,7 +9,7 @@ import pkgutil
 import fmha
 
 # Not for pages: command-line programs, and parts that need a GPU, a compiler or torch.
-_NOT_FOR_PAGES = ("fmha.__main__", "fmha.ui.measure", "fmha.gpu", "fmha.trace", "fmha.recorded")
+_NOT_FOR_PAGES = ("fmha.__main__", "fmha.gpu", "fmha.trace", "fmha.recorded")
 
 
 def page_modules() -> list[str]:

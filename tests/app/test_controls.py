@@ -122,6 +122,18 @@ def test_a_dependent_value_is_clamped_told_and_comes_back() -> None:
     assert seen(at).startswith("256 64 ") and not at.warning
 
 
+def test_an_untouched_default_is_clamped_in_silence_by_a_link_and_told_when_it_is_seen_to_move() -> None:
+    at = run(N="8")
+    assert seen(at).startswith("8 8 ") and not at.warning and at.query_params == {"N": "8"}
+    at = run()
+    at.slider(key="N").set_value(8).run()
+    assert "**Br** = `32`" in at.warning[0].value
+    at.toggle(key="race").set_value(True).run()
+    assert "**Br** = `32`" in at.warning[0].value, "told as long as it holds"
+    at.slider(key="N").set_value(64).run()
+    assert seen(at).startswith("64 32 ") and not at.warning
+
+
 def test_a_single_choice_is_a_fixed_value() -> None:
     at = run(N="1")
     assert seen(at).startswith("1 1 ")

@@ -82,13 +82,41 @@ export function narrowed(figure, width) {
   layout.legend = { ...layout.legend, font: { ...layout.legend?.font, size: size - 1 } };
   const title = typeof layout.title === 'string' ? { text: layout.title } : layout.title;
   if (title?.text) {
+    const text = wrapped(title.text, Math.max(16, Math.floor(width / 7.5)));
+    const lines = text.split('<br>').length;
+    // The title hangs from the top edge, and the margin holds its lines and those of a legend below it.
     layout.title = {
       ...title,
-      text: wrapped(title.text, Math.max(16, Math.floor(width / 8))),
+      text,
       font: { ...title.font, size: size + 2 },
+      yref: 'container',
+      y: 1,
+      yanchor: 'top',
+      pad: { ...title.pad, t: 6 },
     };
+    layout.margin = { ...layout.margin, t: 14 + 19 * lines + 19 * legendRows(figure, width) };
   }
   return { data: figure.data, layout };
+}
+
+/** About how many rows a horizontal legend above the plot will take; 0 where it stands elsewhere or is off. */
+export function legendRows(figure, width) {
+  const { layout, data } = figure;
+  const names = data.filter((t) => t.showlegend !== false && t.name).map((t) => String(t.name));
+  if (layout.showlegend === false || (names.length < 2 && !layout.showlegend)) return 0;
+  const legend = { ...layout.template?.layout?.legend, ...layout.legend };
+  if (legend.orientation !== 'h' || (legend.y ?? 0) < 0.9) return 0;
+  let rows = 1;
+  let used = 0;
+  for (const name of names) {
+    const need = 50 + 6 * name.length;
+    if (used && used + need > width - 40) {
+      rows += 1;
+      used = 0;
+    }
+    used += need;
+  }
+  return rows;
 }
 
 /** Text broken at spaces into lines of at most `columns` characters, joined by <br>. Tags are left alone. */

@@ -1,0 +1,115 @@
+"""Sliders under fast keys and page changes; the address bar; copied links."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator
+
+from tests.browser.conftest import Opener
+from tests.browser.support import Visit
+
+OTHERS = ["HBM traffic", "Attention", "The memory wall", "Online softmax", "Worked example"]
+
+
+def slider(visit: Visit, label: str) -> Locator:
+    """The handle of the slider with this label."""
+    name = visit.page.locator("label").filter(has_text=re.compile(label))
+    box = visit.page.get_by_test_id("stSlider").filter(has=name).first
+    return box.locator("[role=slider], input[type=range]").first
+
+
+def value(visit: Visit, label: str) -> str:
+    handle = slider(visit, label)
+    return handle.get_attribute("aria-valuetext") or handle.get_attribute("aria-valuenow") or handle.input_value()
+
+
+def shown(visit: Visit) -> dict[str, str]:
+    """Every slider of the page with its value."""
+    boxes = visit.page.get_by_test_id("stSlider")
+    return {
+        boxes.nth(i).locator("label").first.inner_text(): boxes.nth(i)
+        .locator("[role=slider], input[type=range]")
+        .first.evaluate("h => h.getAttribute('aria-valuetext') ?? h.value")
+        for i in range(boxes.count())
+    }
+
+
+def names(visit: Visit) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in visit.query().split("&") if part)
+
+
+def test_eight_fast_keys_all_count(visitor: Opener) -> None:
+    """Eight presses, faster than the page can follow: none is lost or undone, and the URL says the last value."""
+    visit = visitor("/tiles-in-motion?N=64&d=32&Br=8&Bc=8").settled("Tiles in motion")
+    handle = slider(visit, r"\bN\b")
+    start = int(handle.evaluate("h => h.value"))
+    handle.focus()
+    for _ in range(8):
+        visit.page.keyboard.press("ArrowRight", delay=5)
+    visit.page.wait_for_timeout(200)
+    visit.settled()
+    assert int(handle.evaluate("h => h.value")) == start + 8 * int(handle.get_attribute("step") or 1)
+    visit.page.wait_for_function("!location.search.includes('N=64&')")
+    visit.settled()
+    last = value(visit, r"\bN\b")
+    visit.page.wait_for_timeout(700)
+    assert value(visit, r"\bN\b") == last
+    visit.check()
+
+
+def test_values_outlive_every_page_change(visitor: Opener) -> None:
+    visit = visitor("/tiles-in-motion?N=96&d=32&Br=16&Bc=16&H=2").settled("Tiles in motion")
+    before, link = shown(visit), names(visit)
+    for title in OTHERS:
+        visit.go(title)
+        visit.go("Tiles in motion")
+        assert shown(visit) == before, title
+        assert names(visit) == link, title
+    visit.check()
+
+
+def test_a_key_just_before_a_page_change_is_kept(visitor: Opener) -> None:
+    visit = visitor("/tiles-in-motion").settled("Tiles in motion")
+    handle = slider(visit, r"\bN\b")
+    handle.focus()
+    visit.page.keyboard.press("ArrowLeft")
+    visit.settled()
+    visit.page.wait_for_function("location.search.includes('N=')")
+    link = names(visit)["N"]
+    visit.link("HBM traffic").click()
+    visit.link("Online softmax").click()  # before the page in between has been drawn
+    visit.settled("Online softmax")
+    visit.go("Tiles in motion")
+    assert names(visit)["N"] == link
+    visit.check()
+
+
+def test_a_copied_link_opens_the_same_view(visitor: Opener) -> None:
+    visit = visitor("/tiles-in-motion").settled("Tiles in motion")
+    for label, key in ((r"\bN\b", "ArrowLeft"), ("Br", "ArrowRight")):
+        slider(visit, label).focus()
+        visit.page.keyboard.press(key)
+        visit.page.wait_for_timeout(150)
+        visit.settled()
+    visit.page.wait_for_function("location.search.includes('N=') && location.search.includes('Br=')")
+    copy = visitor(f"/tiles-in-motion?{visit.query()}").settled("Tiles in motion")
+    assert shown(copy) == shown(visit)
+    assert names(copy) == names(visit)
+    assert copy.page.get_by_test_id("stAlert").count() == 0
+    copy.check()
+
+
+def test_back_undoes_a_change(visitor: Opener) -> None:
+    visit = visitor("/tiles-in-motion?N=64").settled("Tiles in motion")
+    slider(visit, r"\bN\b").focus()
+    visit.page.keyboard.press("ArrowRight")
+    visit.page.wait_for_function("!/N=64(&|$)/.test(location.search)")
+    visit.settled()
+    visit.page.go_back()
+    visit.page.wait_for_function("/N=64(&|$)/.test(location.search)")
+    visit.page.wait_for_timeout(300)
+    visit.settled()
+    assert value(visit, r"\bN\b").startswith("64")
+    assert names(visit)["N"] == "64"
+    visit.check()

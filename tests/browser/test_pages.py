@@ -1,0 +1,81 @@
+"""Every page in a real browser: light, dark, phone, deep links, links from hostile hands."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser
+
+from app import MENU, url_path
+from tests.browser.conftest import Opener
+from tests.browser.support import Visit, serve
+
+PAGES = [(url_path(file), title) for entries in MENU.values() for file, title in entries]
+TITLES = [title for _, title in PAGES]
+FIRST = PAGES[0][0]
+
+
+def address(path: str) -> str:
+    """The first page of the menu is the one at "/"."""
+    return "/" if path == FIRST else f"/{path}"
+
+
+each_page = pytest.mark.parametrize(("path", "title"), PAGES, ids=[path for path, _ in PAGES])
+
+
+def test_a_deep_link_opens_a_cold_server_on_the_right_page(browser: Browser) -> None:
+    """The very first request of a fresh server, straight to a page: that page, the whole menu, no dialog."""
+    path, title = PAGES[-1]
+    with serve() as url:
+        context = browser.new_context()
+        visit = Visit(context.new_page(), url).open(f"/{path}?d=64")
+        visit.settled(title)
+        assert visit.menu() == TITLES
+        assert visit.page.get_by_role("dialog").count() == 0
+        assert visit.query() == "d=64"
+        visit.check()
+        context.close()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@each_page
+def test_pages_open_without_an_error(path: str, title: str, dark: bool, visitor: Opener) -> None:
+    visit = visitor(address(path), dark=dark).settled(title)
+    assert visit.page.get_by_role("dialog").count() == 0
+    visit.check()
+
+
+@each_page
+def test_no_page_scrolls_sideways_on_a_phone(path: str, title: str, visitor: Opener) -> None:
+    visit = visitor(address(path), size=(390, 844)).settled(title)
+    wide, window = visit.page.evaluate(
+        "[Math.max(...['stMain', 'stMainBlockContainer'].map(id =>"
+        " document.querySelector(`[data-testid=${id}]`).scrollWidth)), innerWidth]"
+    )
+    assert wide <= window
+    visit.check()
+
+
+HOSTILE = [
+    "N=0", "N=-5", "N=1e9", "N=abc", "N=128&N=256", "N=128.5", "d=", "Br=64&N=8", "dtype=fp3",
+    "mask=<b>x</b>&N=<img src=x onerror=alert(1)>", "N=" + "9" * 10_000, "nonsense=1&causal=![x](//example.org/x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=[q[:24] for q in HOSTILE])
+def test_hostile_links_open(query: str, visitor: Opener) -> None:
+    visit = visitor(f"/tiles-in-motion?{query}").settled("Tiles in motion")
+    notices = visit.page.get_by_test_id("stAlert")
+    notices.first.wait_for()
+    assert notices.count() == 1
+    assert query.split("=")[0] in notices.first.inner_text()
+    assert visit.page.locator("[data-testid=stMain] img, [data-testid=stAlert] b").count() == 0
+    visit.check()
+
+
+def test_the_chart_follows_the_theme(visitor: Opener) -> None:
+    visit = visitor("/hbm-traffic").settled("HBM traffic")
+    colour = "getComputedStyle(document.querySelector('.fmha-chart .xtick text')).fill"
+    before = visit.page.evaluate(colour)
+    visit.page.emulate_media(color_scheme="dark")
+    visit.page.wait_for_function(f"{colour} !== {before!r}")
+    visit.check()
