@@ -168,9 +168,9 @@ def recurrences(scores: ArrayLike, values: ArrayLike) -> list[Recurrence]:
         recap = recap * l_new / l + weight * float(value) / l_new
         m, l = m_new, l_new
     return [
-        Recurrence("right", r"O \leftarrow e^{m_{old}-m_{new}}\,O + e^{S-m_{new}}V", right / l),
-        Recurrence("inverse", r"O \leftarrow (e^{m_{old}-m_{new}})^{-1}O + e^{S-m_{new}}V", inverse / l),
-        Recurrence("recap", r"O \leftarrow (l_{old}/l_{new})^{-1}O + l_{new}^{-1}e^{S-m_{new}}V", recap),
+        Recurrence("right", r"O \leftarrow e^{m-m^\prime} O + e^{S-m^\prime} V", right / l),
+        Recurrence("inverse", r"O \leftarrow (e^{m-m^\prime})^{-1} O + e^{S-m^\prime} V", inverse / l),
+        Recurrence("recap", r"O \leftarrow \frac{l^\prime}{l} O + \frac{1}{l^\prime} e^{S-m^\prime} V", recap),
     ]
 
 

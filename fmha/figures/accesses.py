@@ -20,15 +20,14 @@ def accesses(runs: Sequence[SoftmaxRun], height: int = 260) -> go.Figure:
             y=[run.name],
             x=[run.per_element],
             orientation="h",
-            text=[f"{run.per_element:g} accesses, {run.passes} passes"],
-            textposition="inside",
-            insidetextanchor="start",
-            insidetextfont={"color": "#ffffff"},
+            text=[f" {run.per_element:g} in {run.passes} passes"],
+            textposition="outside",
+            cliponaxis=False,
             marker={"color": theme.color(role), "pattern": theme.hatch(theme.PATTERNS[role])},
             showlegend=False,
             hovertemplate=f"{run.name}: {run.what}<extra></extra>",
         )
     fig.update_layout(bargap=0.3, margin={"t": 8})
     fig.update_yaxes(autorange="reversed")
-    fig.update_xaxes(title_text="accesses per element", range=[0, 4.4], dtick=1)
+    fig.update_xaxes(title_text="accesses per element", range=[0, 5.6], tickvals=[0, 1, 2, 3, 4])
     return fig

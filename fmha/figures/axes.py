@@ -22,6 +22,12 @@ def format_tokens(n: int) -> str:
     return f"{n:,}"
 
 
+def byte_tick(nbytes: float) -> str:
+    """A round number of bytes for an axis: 32 MiB, 1 TiB."""
+    number, unit = format_bytes(nbytes).split(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
 def token_axis(lengths: Sequence[int], title: str = "sequence length N, tokens") -> dict[str, Any]:
     """A logarithmic x axis with at most eight ticks, on lengths that are really in the data."""
     every = max(1, math.ceil(len(lengths) / 8))
@@ -46,7 +52,7 @@ def byte_axis(low: float, high: float, title: str) -> dict[str, Any]:
         "type": "log",
         "title": {"text": title},
         "tickvals": [2.0**e for e in exponents],
-        "ticktext": [format_bytes(2**e) for e in exponents],
+        "ticktext": [byte_tick(2.0**e) for e in exponents],
         "range": [first * math.log10(2), (last + 0.3) * math.log10(2)],
     }
 

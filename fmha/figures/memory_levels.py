@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from fmha.figures import theme
+from fmha.figures.axes import byte_tick
 from fmha.hardware import Gpu
 from fmha.units import format_bytes
 
@@ -33,7 +34,7 @@ def levels(gpu: Gpu, height: int = 340) -> go.Figure:
     fig.update_annotations(font_size=theme.TITLE_SIZE)
     ticks = [2.0**e for e in (20, 30, 40)]
     fig.update_xaxes(
-        type="log", tickvals=ticks, ticktext=[format_bytes(v) for v in ticks], range=[5.7, 13.2], row=1, col=1
+        type="log", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks], range=[5.7, 13.2], row=1, col=1
     )
     fig.update_xaxes(title_text="bytes, all SMs together", row=1, col=1)
     fig.update_xaxes(type="log", tickvals=[1e2, 1e3, 1e4], ticktext=["0.1", "1", "10"], row=1, col=2)
@@ -81,7 +82,7 @@ def size_and_speed(gpus: Iterable[Gpu], chosen: str, height: int = 440) -> go.Fi
             hovertemplate="%{customdata[0]}<br>%{customdata[1]}, %{customdata[2]}<extra></extra>",
         )
     ticks = [2.0**e for e in (20, 25, 30, 35)]
-    fig.update_xaxes(type="log", title_text="size", tickvals=ticks, ticktext=[format_bytes(v) for v in ticks])
+    fig.update_xaxes(type="log", title_text="size", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks])
     fig.update_xaxes(range=[6.0, 12.0])
     fig.update_yaxes(type="log", title_text="speed, TB/s", tickvals=[0.3, 1, 3, 10, 30], range=[-0.8, 2.0])
     return fig

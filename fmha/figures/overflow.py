@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
@@ -41,12 +43,21 @@ def overflow(top_score: float, height: int = 380) -> go.Figure:
         fig.add_scatter(
             x=[end],
             y=[float(np.nanmax(y))],
-            mode="markers+text",
+            mode="markers",
             marker={"symbol": "x", "size": 14, "color": theme.color(role)},
-            text=[f"{name}: inf beyond {end:.2f}"],
-            textposition="top left" if end > 50 else "middle right",
             showlegend=False,
             hoverinfo="skip",
+        )
+        right = end < 50
+        fig.add_annotation(
+            x=end,
+            y=math.log10(float(np.nanmax(y))),
+            text=f"{name}: inf beyond {end:.2f}",
+            ax=70 if right else -40,
+            ay=-150 if right else -26,
+            xanchor="left" if right else "right",
+            arrowcolor=theme.color(role),
+            arrowwidth=2,
         )
     fig.add_vline(x=top_score, line={"color": theme.color("m"), "width": 3, "dash": "dot"})
     fig.add_annotation(
@@ -61,5 +72,5 @@ def overflow(top_score: float, height: int = 380) -> go.Figure:
     )
     fig.update_layout(margin={"t": 40})
     fig.update_xaxes(title_text="score x", range=[0, max(100.0, 1.05 * top_score)])
-    fig.update_yaxes(title_text="exp(x)", type="log", range=[-0.5, 43], dtick=10, exponentformat="power")
+    fig.update_yaxes(title_text="exp(x)", type="log", range=[-0.5, 46], dtick=10, exponentformat="power")
     return fig

@@ -75,7 +75,7 @@ def running_state(m: Array, l: Array, alpha: Array, seen: Sequence[int], tile: i
     for y, name in ((np.asarray(seen, np.float64), "most: keys seen"), (np.ones(len(m)), "least: 1")):
         fig.add_scatter(x=steps, y=y, mode="lines", line=bound, name=name, hoverinfo="skip", row=2, col=1)
     for row, (role, values, title) in enumerate(
-        (("m", m, "running max m"), ("l", l, "running sum l"), ("alpha", alpha, "rescale alpha")), start=1
+        (("m", m, "max m"), ("l", l, "sum l"), ("alpha", alpha, "alpha")), start=1
     ):
         shown = np.where(np.isfinite(values[upto]), values[upto], np.nan)
         fig.add_scatter(
@@ -83,13 +83,14 @@ def running_state(m: Array, l: Array, alpha: Array, seen: Sequence[int], tile: i
             y=shown,
             mode="lines+markers",
             name=title,
+            showlegend=False,
             line={"color": theme.color(role), "width": 3, "dash": theme.DASHES[role]},
             marker={"symbol": theme.SYMBOLS[role], "size": np.where(steps[upto] == tile + 1, 17, 9)},
             hovertemplate=f"after tile %{{x}}: {role} = %{{y:.4f}}<extra></extra>",
             row=row,
             col=1,
         )
-        fig.update_yaxes(title_text=role, row=row, col=1)
+        fig.update_yaxes(title_text=title, row=row, col=1)
     top = float(np.nanmax(np.append(l[np.isfinite(l)], 1.0)))
     fig.update_yaxes(range=[0, 1.25 * top], row=2, col=1)
     fig.update_yaxes(range=[-0.08, 1.15], row=3, col=1)

@@ -33,14 +33,17 @@ def traffic_tiles(
     logs = np.log2(np.maximum(sizes, 1))
     fig.add_heatmap(
         z=logs,
-        x=[str(c) for c in cols],
-        y=[str(r) for r in rows],
+        x=list(range(len(cols))),
+        y=list(range(len(rows))),
         colorscale=[[0.0, theme.color(role, 0.06)], [1.0, theme.color(role, 0.75)]],
         showscale=False,
         xgap=2,
         ygap=2,
-        customdata=[[format_bytes(v) for v in line] for line in sizes],
-        hovertemplate="Br = %{y}, Bc = %{x}: %{customdata}<extra></extra>",
+        customdata=[
+            [[r, c, format_bytes(v)] for c, v in zip(cols, line, strict=True)]
+            for r, line in zip(rows, sizes, strict=True)
+        ],
+        hovertemplate="Br = %{customdata[0]}, Bc = %{customdata[1]}: %{customdata[2]}<extra></extra>",
     )
     xs, ys = np.meshgrid(np.arange(len(cols)), np.arange(len(rows)))
     texts = [
@@ -52,7 +55,12 @@ def traffic_tiles(
     if chosen[0] in rows and chosen[1] in cols:
         y, x = list(rows).index(chosen[0]), list(cols).index(chosen[1])
         outline(fig, x - 0.5, y - 0.5, x + 0.5, y + 0.5, theme.color("Q"))
-    fig.update_xaxes(title_text="Bc, keys in a K/V tile", type="category", showgrid=False)
-    fig.update_yaxes(title_text="Br, rows in a Q tile", type="category", showgrid=False)
+    plain = {"showgrid": False, "zeroline": False}
+    fig.update_xaxes(
+        title_text="Bc, keys in a K/V tile", tickvals=list(range(len(cols))), ticktext=[str(c) for c in cols], **plain
+    )
+    fig.update_yaxes(
+        title_text="Br, rows in a Q tile", tickvals=list(range(len(rows))), ticktext=[str(r) for r in rows], **plain
+    )
     fig.update_layout(margin={"t": 48})
     return fig

@@ -44,54 +44,97 @@ def _step(run: Run, row: int, before: WorkerState | None, after: WorkerState) ->
     event = run.events[row]
     phase = PHASES[event["phase"]]
     i, j = int(event["i"]) + 1, int(event["j"]) + 1  # the example counts tiles from 1
-    smem = after.smem
-    ij = f"{i}{j}"
     if phase.is_load:
-        name, index = phase.tensor, i if phase.tensor == "Q" else j
-        html = step(matrix(f"{name}{_sub(index)}", smem[name], name))
-        said = f"{name}{_sub(index)} comes from device memory into shared memory: {int(event['nbytes'])} bytes."
-        return Step(phase.code, f"load {name}{_sub(index)}", html, said)
-    rows = len(smem["Q"])
-    m_old = before.m if before is not None and before.m is not None else np.full(rows, -np.inf)
-    l_old = before.l if before is not None and before.l is not None else np.zeros(rows)
-    O_old = before.O if before is not None and before.O is not None else np.zeros_like(smem["Q"])
-    if phase.code == "S":
-        html = step(
-            matrix(f"Q{_sub(i)}", smem["Q"], "Q"), "×", matrix(f"K{_sub(j)}ᵀ", smem["K"].T, "K"),
-            f"× {run.problem.scale:g} =", matrix(f"S{_sub(ij)}", smem["S"], "S"),
-        )  # fmt: skip
-        return Step("S", f"S{_sub(ij)} = Q{_sub(i)} K{_sub(j)}ᵀ / √{run.problem.d}", html,
-                    "One tile of scores; it lies in shared memory only.")  # fmt: skip
-    if phase.code == "m" and after.m is not None and after.alpha is not None:
-        rose = np.flatnonzero(after.m > m_old).tolist()
-        html = step(
-            "max(", matrix("m old", m_old, "m"), ",", matrix(f"row max of S{_sub(ij)}", smem["S"].max(axis=1), "S"), ") =",
-            matrix("m new", after.m, "m", marked=rose), "    exp(m old − m new) =",
-            matrix("α", after.alpha, "alpha", marked=np.flatnonzero(after.alpha < 1).tolist()),
-        )  # fmt: skip
-        return Step("m", "m new = max(m old, row max), α = exp(m old − m new)", html, _about_alpha(before, after))
-    if phase.code == "P" and after.l is not None and after.alpha is not None:
-        html = step(
-            matrix(f"P{_sub(ij)}", smem["S"], "S"), "    ", matrix("α", after.alpha, "alpha"), "×", matrix("l old", l_old, "l"),
-            "+", matrix(f"row sum of P{_sub(ij)}", smem["S"].sum(axis=1), "S"), "=", matrix("l new", after.l, "l"),
-        )  # fmt: skip
-        return Step("P", f"P{_sub(ij)} = exp(S{_sub(ij)} − m new), l = α l + row sum", html,
-                    "Weights relative to the present max; not probabilities yet.")  # fmt: skip
-    if phase.code == "O" and after.O is not None and after.alpha is not None:
-        html = step(
-            matrix("α", after.alpha, "alpha"), "×", matrix("O old", O_old, "O"), "+", matrix(f"P{_sub(ij)}", smem["S"], "S"), "×",
-            matrix(f"V{_sub(j)}", smem["V"], "V"), "=", matrix("O new", after.O, "O"),
-        )  # fmt: skip
-        return Step("O", f"O = α O + P{_sub(ij)} V{_sub(j)}", html,
-                    f"Row by row: the old sum shrinks by α, then tile {j} adds its part. S{_sub(ij)} is forgotten.")  # fmt: skip
-    if phase.code == "normalize" and after.O is not None and after.l is not None:
-        html = step(matrix("O old", O_old, "O"), "÷", matrix("l", after.l, "l"), "=", matrix("O", after.O, "O"))
-        return Step(
-            "normalize", "O = O / l", html, "One division, after the last tile. Each row now sums to 1, as V = I."
-        )
-    O_now = after.O if after.O is not None else O_old
-    html = step(matrix(f"O{_sub(i)}", O_now, "O"))
-    return Step(phase.code, f"store O{_sub(i)}", html, f"{int(event['nbytes'])} bytes go to device memory.")
+        name = f"{phase.tensor}{_sub(i if phase.tensor == 'Q' else j)}"
+        said = f"{name} comes from device memory into shared memory: {int(event['nbytes'])} bytes."
+        html = step(matrix(name, after.smem[phase.tensor], phase.tensor))
+        return Step(phase.code, f"load {name}", html, said)
+    if phase.is_store:
+        html = step(matrix(f"O{_sub(i)}", _array(after.O), "O"))
+        return Step(phase.code, f"store O{_sub(i)}", html, f"{int(event['nbytes'])} bytes go to device memory.")
+    return _COMPUTE[phase.code](run, before, after, _sub(i), _sub(j))
+
+
+def _scores(run: Run, before: WorkerState | None, after: WorkerState, i: str, j: str) -> Step:
+    Q, K, S = (after.smem[name] for name in "QKS")
+    html = step(
+        matrix(f"Q{i}", Q, "Q"),
+        "×",
+        matrix(f"K{j}ᵀ", K.T, "K"),
+        f"× {run.problem.scale:g} =",
+        matrix(f"S{i}{j}", S, "S"),
+    )
+    title = f"S{i}{j} = Q{i} K{j}ᵀ / √{run.problem.d}"
+    return Step("S", title, html, "One tile of scores; it lies in shared memory only.")
+
+
+def _max(run: Run, before: WorkerState | None, after: WorkerState, i: str, j: str) -> Step:
+    S, m_new, alpha = after.smem["S"], _array(after.m), _array(after.alpha)
+    m_old = np.full(len(S), -np.inf) if before is None or before.m is None else before.m
+    html = step(
+        "max(",
+        matrix("m old", m_old, "m"),
+        ",",
+        matrix(f"row max of S{i}{j}", S.max(axis=1), "S"),
+        ") =",
+        matrix("m new", m_new, "m", marked=np.flatnonzero(m_new > m_old).tolist()),
+        "    exp(m old − m new) =",
+        matrix("α", alpha, "alpha", marked=np.flatnonzero(alpha < 1).tolist()),
+    )
+    return Step("m", "m new = max(m old, row max), α = exp(m old − m new)", html, _about_alpha(before, after))
+
+
+def _weights(run: Run, before: WorkerState | None, after: WorkerState, i: str, j: str) -> Step:
+    P, l_new = after.smem["S"], _array(after.l)
+    l_old = np.zeros(len(P)) if before is None or before.l is None else before.l
+    html = step(
+        matrix(f"P{i}{j}", P, "S"),
+        "    ",
+        matrix("α", _array(after.alpha), "alpha"),
+        "×",
+        matrix("l old", l_old, "l"),
+        "+",
+        matrix(f"row sum of P{i}{j}", P.sum(axis=1), "S"),
+        "=",
+        matrix("l new", l_new, "l"),
+    )
+    title = f"P{i}{j} = exp(S{i}{j} − m new), l = α l + row sum"
+    return Step("P", title, html, "Weights relative to the present max; not probabilities yet.")
+
+
+def _output(run: Run, before: WorkerState | None, after: WorkerState, i: str, j: str) -> Step:
+    P, V, O_new = after.smem["S"], after.smem["V"], _array(after.O)
+    O_old = np.zeros_like(O_new) if before is None or before.O is None else before.O
+    html = step(
+        matrix("α", _array(after.alpha), "alpha"),
+        "×",
+        matrix("O old", O_old, "O"),
+        "+",
+        matrix(f"P{i}{j}", P, "S"),
+        "×",
+        matrix(f"V{j}", V, "V"),
+        "=",
+        matrix("O new", O_new, "O"),
+    )
+    said = f"Row by row: the old sum shrinks by α, then tile K{j}, V{j} adds its part. S{i}{j} is forgotten."
+    return Step("O", f"O = α O + P{i}{j} V{j}", html, said)
+
+
+def _normalize(run: Run, before: WorkerState | None, after: WorkerState, i: str, j: str) -> Step:
+    O_new = _array(after.O)
+    O_old = O_new if before is None or before.O is None else before.O
+    html = step(matrix("O", O_old, "O"), "÷", matrix("l", _array(after.l), "l"), "=", matrix(f"O{i}", O_new, "O"))
+    return Step("normalize", "O = O / l", html, "One division, after the last tile: each row of weights sums to 1.")
+
+
+_COMPUTE = {"S": _scores, "m": _max, "P": _weights, "O": _output, "normalize": _normalize}
+
+
+def _array(value: np.ndarray | None) -> np.ndarray:
+    """A part of the state that this phase has for certain."""
+    if value is None:
+        raise ValueError("the run's events are not in q-outer order: m, l, alpha or O is missing")
+    return value
 
 
 def _about_alpha(before: WorkerState | None, after: WorkerState) -> str:

@@ -47,13 +47,10 @@ def in_words(problem: Problem, tiling: Tiling, moved: dict[str, Traffic]) -> Non
     naive, flash = moved["naive"].requested_bytes, moved["q-outer"].requested_bytes
     first = moved["kv-outer"].requested_bytes
     ratio = naive / flash
-    comparison = f"{format_ratio(ratio)} more" if ratio >= 1 else f"only {format_ratio(ratio)} as much"
-    st.markdown(
-        f"### At N = {problem.Nq:,} naive attention moves {comparison} than flash (q-outer): {format_bytes(naive)} "
-        f"against {format_bytes(flash)}."
-        if ratio >= 1
-        else f"### At N = {problem.Nq:,} naive attention moves {comparison} as flash (q-outer): {format_bytes(naive)} "
-        f"against {format_bytes(flash)}. These Q tiles are too small for this d.",
+    st.subheader(
+        f"At N = {problem.Nq:,} naive attention moves {format_ratio(ratio)} the bytes of flash: {format_bytes(naive)} "
+        f"against {format_bytes(flash)} (q-outer).",
+        anchor=False,
     )
     Tr, Tc = tiling.Tr(problem), tiling.Tc(problem)
     masked = problem.causal is not None
@@ -64,7 +61,8 @@ def in_words(problem: Problem, tiling: Tiling, moved: dict[str, Traffic]) -> Non
         f"{', and the causal mask saves nothing' if masked else ''}.\n"
         f"- **flash, q-outer:** Q is read and O written once. Each of the Tr = {Tr:,} Q tiles reads all K and V tiles"
         f"{seen}, so traffic depends on {depends}.\n"
-        f"- **flash, kv-outer:** K and V are read once. In each of up to Tc = {Tc:,} rounds Q is read, and O, l and m are "
+        f"- **flash, kv-outer:** K and V are read once. In each of up to Tc = {Tc:,} rounds Q is read, and O, "
+        "l and m are "
         f"read *and* written{' for the rows that see the tile' if masked else ''}: {format_bytes(first)} in all, "
         f"{format_ratio(first / flash)} the bytes of q-outer."
     )
@@ -96,7 +94,20 @@ def against_length(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) 
     )
     st.markdown(
         "All three grow with N² in the end; flash with a smaller factor, which is why the ratio flattens. It tends "
-        f"to 2 Br / d = {2 * tiling.Br / problem.d:g} for q-outer without a mask: taller Q tiles read K and V less often."
+        f"to 2 Br / d = {2 * tiling.Br / problem.d:g} for q-outer without a mask: taller Q tiles read K and V "
+        "less often."
+    )
+    again = 2 * problem.Nk * problem.d * problem.itemsize
+    matrices = 2 * problem.B * problem.H * problem.Nq * problem.Nk * problem.itemsize
+    where = "fit" if again <= gpu.l2_bytes else "do not fit"
+    there = "fit" if matrices <= gpu.l2_bytes else "do not fit"
+    st.markdown(
+        f"**Where the bytes come from matters as much.** What flash reads again are the K and V of a head, "
+        f"{format_bytes(again)}: they {where} into the {format_bytes(gpu.l2_bytes)} of L2 on the {gpu.name}. "
+        "What naive "
+        f"reads again are S and P, {format_bytes(matrices)}: they {there}. So the bytes that reach the memory "
+        "chips can "
+        "differ far more than the requested bytes drawn here."
     )
     st.caption(
         f"N²d²/M is FlashAttention's Theorem 2 with M = {M // problem.itemsize:,} elements of {problem.dtype}, the "
@@ -106,9 +117,10 @@ def against_length(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) 
     )
 
 
-def against_tiles(problem: Problem, tiling: Tiling, gpu: Gpu, order: str, write_lse: bool) -> None:
+def against_tiles(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> None:
     """Bytes over Br x Bc, with the tiles that do not fit."""
     st.header("Against the tile sizes", anchor=False)
+    order = controls.choice("order", "Loop order", ORDER_LABELS, default="q-outer")
     nbytes = grid(problem, order, write_lse)
     limit = gpu.smem_per_block_optin
     fits = [[smem_bytes(Tiling(Br, Bc), problem.d, problem.itemsize) <= limit for Bc in TILES] for Br in TILES]
@@ -120,14 +132,18 @@ def against_tiles(problem: Problem, tiling: Tiling, gpu: Gpu, order: str, write_
     need = smem_bytes(tiling, problem.d, problem.itemsize)
     verdict = "fits" if need <= limit else "does not fit"
     lesson = {
-        "q-outer": "Only Br matters without a mask: it says how often K and V are read. Bc acts through shared memory.",
-        "kv-outer": "Only Bc matters without a mask: it says how often Q and O are read and O is written.",
-        "naive": "Naive attention does not depend on tiles: all cells are equal.",
+        "q-outer": "Br decides: it says how often K and V are read. Bc acts through shared memory",
+        "kv-outer": "Bc decides: it says how often Q and O are read and O is written. Br acts through shared memory",
+        "naive": "Naive attention does not depend on tiles: all cells are equal",
     }[order]
+    if problem.causal is not None and order != "naive":
+        lesson += ", and through the tiles that the mask's diagonal cuts: they are visited whole"
     st.markdown(
-        f"**{ORDER_NAMES[order]} at N = {problem.Nq:,}.** {lesson} A cross marks tiles that do not fit into the "
-        f"{format_bytes(limit)} a block may use on the {gpu.name} (the tutorial's kernel: Q, K, V tiles in {problem.dtype}, "
-        f"scores and accumulator in fp32). Your Br = {tiling.Br}, Bc = {tiling.Bc} needs {format_bytes(need)}: it {verdict}."
+        f"**{ORDER_NAMES[order]} at N = {problem.Nq:,}.** {lesson}. A cross marks tiles that do not fit into the "
+        f"{format_bytes(limit)} a block may use on the {gpu.name} (the tutorial's kernel: Q, K, V tiles in "
+        f"{problem.dtype}, "
+        f"scores and accumulator in fp32). Your Br = {tiling.Br}, Bc = {tiling.Bc} needs {format_bytes(need)}: "
+        f"it {verdict}."
     )
 
 
@@ -176,7 +192,8 @@ def held(problem: Problem) -> None:
         + ".",
     )
     st.markdown(
-        f"At N = {problem.Nq:,} naive attention holds {format_ratio(totals['naive'] / totals['q-outer'])} the memory of "
+        f"At N = {problem.Nq:,} naive attention holds {format_ratio(totals['naive'] / totals['q-outer'])} the "
+        "memory of "
         "flash: S and P are there, N x N for each head. The page *The memory wall* shows which cards that fills."
     )
 
@@ -185,7 +202,8 @@ def what_is_counted() -> None:
     """What these numbers are and are not."""
     st.header("What is counted", anchor=False)
     st.markdown(
-        "**Requested bytes:** what thread blocks load and store beyond their registers and shared memory, in the two-level "
+        "**Requested bytes:** what thread blocks load and store beyond their registers and shared memory, in "
+        "the two-level "
         "model of the papers. Only real rows of a ragged last tile count, and only K/V tiles that are visited. "
         "L1 and L2 caches are not in it: on a GPU they serve part of these requests, and the HBM chips see less. "
         "l, m and LSE take 4 bytes a row, whatever the data type. LSE is only written when training will need it. "
@@ -199,51 +217,64 @@ def exercises(problem: Problem, gpu: Gpu, write_lse: bool) -> None:
     known = {Br: closed_form(small, Tiling(Br, 64), "q-outer", write_lse=True).requested_bytes for Br in (16, 64, 128)}
     masked = closed_form(small.replace(causal="br"), Tiling(64, 64), "q-outer", write_lse=True).requested_bytes
     tiles = ceil_div(1024, 64)
+    cheapest = "; ".join(f"{order}: {_cheapest(problem, gpu, order, write_lse)}" for order in FLASH)
     try_this(
         [
-            f"Set N = 1024, d = 64, H = 1, B = 1, fp16, Br = Bc = 64 and write LSE. Flash (q-outer) moves {known[64]:,} bytes "
-            f"(in the exact numbers below the first chart). Br = 128 makes it {known[128]:,}, Br = 16 {known[16]:,}; Bc "
+            "Set N = 1024, d = 64, H = 1, B = 1, fp16, Br = Bc = 64 and write LSE. Flash (q-outer) moves "
+            f"{known[64]:,} bytes "
+            f"(in the exact numbers below the first chart). Br = 128 makes it {known[128]:,}, Br = 16 "
+            f"{known[16]:,}; Bc "
             "changes nothing.",
             f"In that setting switch the causal mask on: {masked:,} bytes. Of the {tiles * tiles} tiles only "
-            f"{tiles * (tiles + 1) // 2} are visited. Why more than half? (The tiles on the diagonal are visited whole.)",
+            f"{tiles * (tiles + 1) // 2} are visited. Why more than half? (The tiles on the diagonal are "
+            "visited whole.)",
             "Set Br = 8 and d = 256. Does naive move more or less than flash at N = 1M? The ratio tends to 2 Br / d = "
             f"{2 * 8 / 256:g}, below 1: tiles that are too small are worse than no tiles.",
-            "Choose the order kv-outer in the tile picture: now Bc decides and Br does not. Find the cheapest pair that fits "
-            f"into shared memory on the {gpu.name}, for each order.",
+            "Choose the order kv-outer in the tile picture: now Bc decides and Br does not. Which tiles move "
+            "the fewest "
+            f"bytes and still fit into the shared memory of the {gpu.name}? With your settings: {cheapest}.",
         ]
     )
 
 
+def _cheapest(problem: Problem, gpu: Gpu, order: str, write_lse: bool) -> str:
+    """The tiles of the picture that fit and move the fewest bytes; of equals, those with the least shared memory."""
+    fitting = [
+        (nbytes, smem_bytes(Tiling(Br, Bc), problem.d, problem.itemsize), Br, Bc)
+        for Br, line in zip(TILES, grid(problem, order, write_lse), strict=True)
+        for Bc, nbytes in zip(TILES, line, strict=True)
+        if smem_bytes(Tiling(Br, Bc), problem.d, problem.itemsize) <= gpu.smem_per_block_optin
+    ]
+    if not fitting:
+        return "none of them fits"
+    nbytes, _, Br, Bc = min(fitting)
+    return f"Br = {Br}, Bc = {Bc} ({format_bytes(nbytes)})"
+
+
 page(
     "HBM traffic",
-    "**The loop order and the tile size decide how many bytes attention asks of memory;** the arithmetic stays the same.",
+    "**The loop order and the tile size decide how many bytes attention asks of memory;** the arithmetic stays "
+    "the same.",
 )
-with st.container():
-    columns = st.columns(4)
-    with columns[0]:
-        N = controls.slider("N", "Sequence length N", options=OFFERED, default=8192)
-        dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp32")
-    with columns[1]:
-        Br = controls.slider("Br", "Br, rows in a Q tile", options=TILES, default=64)
-        causal = controls.causal()
-    with columns[2]:
-        Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=64)
-        gpu_key = controls.choice(
-            "gpu", "GPU (its shared memory)", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU
-        )
-    with columns[3]:
-        d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
-        order = controls.choice("order", "Order in the tile picture", ORDER_LABELS, default="q-outer")
-    columns = st.columns(4)
-    with columns[0]:
-        H = controls.slider("H", "Heads H", options=[1, 2, 3, 4, 8, 16, 32, 64], default=16)
-    with columns[1]:
-        B = controls.slider("B", "Batch B", options=[1, 2, 4, 8, 16, 32, 64], default=1)
-    with columns[2]:
-        lse = controls.toggle(
-            "lse", "Write LSE (training)", help="q-outer also stores 4 bytes a row for the backward pass"
-        )
-controls.notices()
+notice = st.container()
+columns = st.columns(4)
+with columns[0]:
+    N = controls.slider("N", "Sequence length N", options=OFFERED, default=8192)
+    H = controls.slider("H", "Heads H", options=[1, 2, 3, 4, 8, 16, 32, 64], default=16)
+with columns[1]:
+    Br = controls.slider("Br", "Br, rows in a Q tile", options=TILES, default=128)
+    B = controls.slider("B", "Batch B", options=[1, 2, 4, 8, 16, 32, 64], default=1)
+with columns[2]:
+    Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=64)
+    dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp16")
+with columns[3]:
+    d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
+    gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+left, right = st.columns(2, vertical_alignment="bottom")
+with left:
+    causal = controls.causal()
+with right:
+    lse = controls.toggle("lse", "Write LSE", help="q-outer also stores 4 bytes a row, which the backward pass needs")
 with explained_errors():
     asked = Problem(B=B, H=H, N=N, d=d, dtype=dtype, causal=causal)
     tiles_asked = Tiling(Br, Bc)
@@ -255,7 +286,9 @@ with explained_errors():
     in_words(asked, tiles_asked, totals)
     against_length(asked, tiles_asked, gpu, lse)
     exact(totals)
-    against_tiles(asked, tiles_asked, gpu, order, lse)
+    against_tiles(asked, tiles_asked, gpu, lse)
     held(asked)
     what_is_counted()
     exercises(asked, gpu, lse)
+with notice:
+    controls.notices()

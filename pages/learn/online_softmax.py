@@ -84,11 +84,21 @@ def arriving(row: list[float], names: list[str] | None, what: str, run: Run, Bc:
     else:
         event = "The max stays, so alpha is 1 and nothing is rescaled."
     st.markdown(f"**Tile {tile + 1} of {count} arrives.** {event}")
-    charts.show(
-        row_in_tiles(row, Bc, tile, m, names=names),
-        key="row",
-        alt=f"Scores of {what} in tiles of {Bc}; tile {tile + 1} arrives; the running max is {m_new:.4g}.",
-    )
+    seen = [min((j + 1) * Bc, len(row)) for j in range(count)]
+    left, right = st.columns(2)
+    with left:
+        charts.show(
+            row_in_tiles(row, Bc, tile, m, names=names, height=440),
+            key="row",
+            alt=f"Scores of {what} in tiles of {Bc}; tile {tile + 1} arrives; the running max is {m_new:.4g}.",
+        )
+    with right:
+        charts.show(
+            running_state(m, l, alpha, seen, tile, height=440),
+            key="state",
+            alt=f"After tile {tile + 1}: m = {m_new:.4g}, l = {l_new:.4g}, alpha = {a:.4g}. l lies between 1 and "
+            f"{seen[tile]}, the number of keys seen.",
+        )
     old = r"-\infty" if math.isinf(m_old) else f"{m_old:.4f}"
     st.latex(rf"m_{{new}} = \max({old},\ {top:.4f}) = {m_new:.4f}")
     st.latex(rf"\alpha = e^{{m_{{old}} - m_{{new}}}} = e^{{{old} - {_bracket(m_new)}}} = {a:.4f}")
@@ -96,15 +106,9 @@ def arriving(row: list[float], names: list[str] | None, what: str, run: Run, Bc:
         rf"l = \alpha\, l_{{old}} + \sum_{{j \in tile}} e^{{S_j - m_{{new}}}} = {a:.4f} \cdot {l_old:.4f} + "
         rf"{l_new - a * l_old:.4f} = {l_new:.4f}"
     )
-    seen = [min((j + 1) * Bc, len(row)) for j in range(count)]
-    charts.show(
-        running_state(m, l, alpha, seen, tile),
-        key="state",
-        alt=f"After tile {tile + 1}: m = {m_new:.4g}, l = {l_new:.4g}, alpha = {a:.4g}. l lies between 1 and "
-        f"{seen[tile]}, the number of keys seen.",
-    )
     st.markdown(
-        f"**Why l cannot overflow:** it is a sum of {seen[tile]} terms $e^{{S_j - m}}$, each at most 1, and the term of "
+        f"**Why l cannot overflow:** it is a sum of {seen[tile]} terms $e^{{S_j - m}}$, each at most 1, and "
+        "the term of "
         f"the max itself is exactly 1. So after {seen[tile]} keys 1 ≤ l ≤ {seen[tile]} (dotted); here l = {l_new:.4g}. "
         "FlashAttention rescales its unfinished output O by the same alpha, and divides by l once, after the last tile."
     )
@@ -140,7 +144,8 @@ def three_algorithms(row: list[float]) -> None:
         hide_index=True,
     )
     st.markdown(
-        "Naive reads twice and writes once, but it may overflow. Safe needs a pass of its own for the max. Online finds "
+        "Naive reads twice and writes once, but it may overflow. Safe needs a pass of its own for the max. "
+        "Online finds "
         "max and sum in one pass: safe at naive's price. FlashAttention drops even the second pass, because it never "
         "writes the weights: each tile's weights go into O at once."
     )
@@ -210,7 +215,9 @@ def misprint() -> None:
     st.markdown(
         "The first arXiv version of the FlashAttention-2 paper prints an inverse on the rescaling factor, and its "
         "recap of FlashAttention leaves the factor out. Many readers have stumbled over this. Two tiles of one key "
-        f"decide it: S = {row[0]:g}, then {row[1]:g}; V = {values[0]:g}, then {values[1]:g}."
+        f"decide it: S = {row[0]:g}, then {row[1]:g}; V = {values[0]:g}, then {values[1]:g}. (m and l are the "
+        "old values, "
+        "m′ and l′ the new ones; the first two rules divide by l′ at the end.)"
     )
     for column, rule, name, verdict in zip(
         st.columns(3),
@@ -236,9 +243,13 @@ def exercises() -> None:
     last = load("last", problem, seed=0)
     end = run_row(scores(problem, last.Q, last.K)[0, 0, 16].tolist(), 4)
     shifts = {
-        dtype: next(s for s in range(101) if any(map(math.isnan, softmax_in([x + s for x in SHIFTED], kind, subtract_max=False))))
-        for dtype, kind in (("fp16", HALF), ("fp32", SINGLE))
-    }  # fmt: skip
+        name: next(
+            shift
+            for shift in range(101)
+            if any(map(math.isnan, softmax_in([score + shift for score in SHIFTED], kind, subtract_max=False)))
+        )
+        for name, kind in (("fp16", HALF), ("fp32", SINGLE))
+    }
     try_this(
         [
             f"Choose *{SOURCES['flat']}* and step through the tiles: from the second tile on alpha is 1. Then "
@@ -246,8 +257,9 @@ def exercises() -> None:
             f"Choose *{SOURCES['last']}* with 32 keys, seed 0 and Bc = 4. The last tile's alpha is "
             f"{end.alpha[0, 0, 0, -1]:.4f}: nearly all that was summed before no longer counts.",
             f"Choose *{SOURCES['own']}*, write 0, 2 and set Bc = 1. You should read alpha = "
-            f"{two.alpha[0, 0, 0, 1]:.4f} and l = {two.l[0, 0, 0, 1]:.4f}. Then write 1, 1, 1, 1: l climbs along its upper "
-            "bound. Which row keeps l on the lower bound?",
+            f"{two.alpha[0, 0, 0, 1]:.4f} and l = {two.l[0, 0, 0, 1]:.4f}. Then write 1, 1, 1, 1: l "
+            "climbs along its upper bound. Which row keeps l on the lower one? (A first score far above the "
+            "rest: 50, 1, 1, 1.)",
             f"Move the shift below *Why the max is subtracted*. Softmax without the max breaks at {shifts['fp16']} in "
             f"fp16 and at {shifts['fp32']} in fp32.",
         ]

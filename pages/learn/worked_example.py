@@ -20,7 +20,7 @@ def one_step(steps: list[Step], at: int) -> None:
     """The step that happens now, and what the worker holds after it."""
     now = steps[at]
     st.markdown(f"**{now.title}**")
-    st.html(STYLE + now.html)
+    st.html(f'{STYLE}<div style="min-height:15.5rem">{now.html}</div>')  # the page below does not jump
     st.caption(now.sentence)
 
 
@@ -86,40 +86,49 @@ with explained_errors():
     with right:
         m, l, alpha = run.m[0, 0], run.l[0, 0], run.alpha[0, 0]
         st.markdown(
-            "Numbers stand where a tile of S lies in some worker's shared memory at this step; a dot marks a score "
-            "that was used and forgotten. The two workers need nothing from each other, so they run at the same time "
+            "Scores stand where a tile of S (or the P made from it) lies in some worker's shared memory at "
+            "this step; a "
+            "dot marks a score that was used and forgotten. The two workers need nothing from each other, so "
+            "they run at the same time "
             "on different SMs, in any order."
         )
-        st.dataframe(
-            [
-                {
-                    "row": row + 1,
-                    "m after tile 1, 2": f"{number(m[row, 0])}, {number(m[row, 1])}",
-                    "α at tile 2": number(alpha[row, 1]),
-                    "l after tile 1, 2": f"{number(l[row, 0])}, {number(l[row, 1])}",
-                    "output row": ", ".join(number(x) for x in run.O[0, 0, row]),
-                }
-                for row in range(problem.Nq)
-            ],
-            hide_index=True,
-        )
-        error = abs(run.O[0, 0] - truth).max()
         st.markdown(
-            f"The full softmax, computed at once in float64, gives the same rows: the largest difference is "
-            f"{error:.0e}. Row 1 is softmax([{', '.join(number(x) for x in S[0])}]), row 2 softmax("
-            f"[{', '.join(number(x) for x in S[1])}])."
+            f"After step {shown} of {count}, device memory holds Q, K, V"
+            f"{' and all of O' if shown == count else ', and no part of S, P or O'}."
         )
-    rise = int((alpha[:, 1]).argmin())
+    st.header("Row by row", anchor=False)
+    st.dataframe(
+        [
+            {
+                "row": row + 1,
+                "m after tile 1, 2": f"{number(m[row, 0])}, {number(m[row, 1])}",
+                "α at tile 2": number(alpha[row, 1]),
+                "l after tile 1, 2": f"{number(l[row, 0])}, {number(l[row, 1])}",
+                "output row": ", ".join(number(x) for x in run.O[0, 0, row]),
+            }
+            for row in range(problem.Nq)
+        ],
+        hide_index=True,
+    )
+    error = abs(run.O[0, 0] - truth).max()
+    st.markdown(
+        f"The full softmax, computed at once in float64, gives the same rows: the largest difference is "
+        f"{error:.0e}. Row 1 is softmax([{', '.join(number(x) for x in S[0])}]), row 2 softmax("
+        f"[{', '.join(number(x) for x in S[1])}])."
+    )
+    same = [row + 1 for row in range(1, problem.Nq) if alpha[row, 1] == alpha[0, 1]]
     try_this(
         [
             f"Go to the step *m new* of the second tile. In row 1 the max rises from {number(m[0, 0])} to "
             f"{number(m[0, 1])}: α = {number(alpha[0, 1])}. In row 2 it stays {number(m[1, 1])}: α = "
-            f"{number(alpha[1, 1])}. Which row has the smallest α? (row {rise + 1}: {number(alpha[rise, 1])})",
-            f"Before the division, row 1 of O sums to l = {number(l[0, 1])}. Why exactly to l? (V is the identity, so O "
+            f"{number(alpha[1, 1])}. Which other row has row 1's α? (row {', '.join(map(str, same))})",
+            f"Before the division, row 1 of O sums to l = {number(l[0, 1])}. Why exactly to l? (V is the "
+            "identity, so O "
             "collects the same weights that l adds up.)",
             "Row 3 has four equal scores. Before stepping, say what its m, l and output row are; then check "
             f"(m = {number(m[2, 1])}, l = {number(l[2, 1])}, every weight {number(run.O[0, 0, 2, 0])}).",
-            "In *Tiles in motion*, choose the input *Worked example* with N = 4, d = 4, Br = 2, Bc = 2 and watch the same "
+            "In *Tiles in motion*, choose the input *Worked example* with N = 4, d = 4, Br = 2, Bc = 2 and "
+            "watch the same "
             "numbers move.",
         ]
     )

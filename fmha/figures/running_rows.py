@@ -1,0 +1,50 @@
+"""Running maxima of the rows of one Q tile across the K/V tiles, with the tile that the player has reached."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from fmha.figures import theme
+
+Array = NDArray[np.float64]
+HIGHLIGHT = ("solid", "dash", "dot", "dashdot")
+
+
+def running_rows(m: Array, first_row: int, chosen: list[int], tile: int, *, height: int = 340) -> go.Figure:
+    """m after every K/V tile, a line a row.
+
+    Args:
+        m: [rows, Tc], the running max of the Q tile's rows; -inf where a row has seen no key.
+        first_row: number of the tile's first row in the whole sequence.
+        chosen: rows (numbers in the whole sequence) drawn strong; the others are faint.
+        tile: K/V tiles up to this one have been visited; -1: none yet.
+    """
+    rows, Tc = m.shape
+    fig = theme.figure("", height)
+    steps = np.arange(Tc)
+    shown = np.where(np.isfinite(m), m, np.nan)
+    numbers = [first_row + r for r in range(rows)]
+    for r, number in enumerate(numbers):
+        if number not in chosen:
+            fig.add_scatter(
+                x=steps, y=shown[r], mode="lines", name=f"row {number}", showlegend=False, connectgaps=False,
+                line={"color": theme.color("m", 0.25), "width": 1.5, "shape": "hv"},
+                hovertemplate=f"row {number}, after K/V tile %{{x}}: m = %{{y:.3f}}<extra></extra>",
+            )  # fmt: skip
+    for rank, number in enumerate(n for n in chosen if n in numbers):
+        line = {"color": theme.color("m"), "width": 4, "shape": "hv", "dash": HIGHLIGHT[rank % len(HIGHLIGHT)]}
+        fig.add_scatter(
+            x=steps, y=shown[number - first_row], mode="lines+markers", name=f"row {number}", line=line,
+            marker={"size": 8, "symbol": ("triangle-up", "circle", "diamond", "square")[rank % 4]}, showlegend=True,
+            hovertemplate=f"row {number}, after K/V tile %{{x}}: m = %{{y:.3f}}<extra></extra>",
+        )  # fmt: skip
+    if tile >= 0:
+        fig.add_vline(x=tile, line={"color": theme.color("SMEM"), "width": 3})
+        fig.add_vrect(x0=tile, x1=Tc - 0.5, fillcolor=theme.NEUTRAL, opacity=0.12, line_width=0, layer="below")
+    every = max(1, -(-Tc // 16))
+    fig.update_xaxes(title_text="K/V tile j", range=[-0.5, Tc - 0.5], tickvals=list(range(0, Tc, every)))
+    fig.update_yaxes(title_text="running max m")
+    fig.update_layout(margin={"t": 40})
+    return fig
