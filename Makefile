@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 FMHA_REQUIRE ?=
 export FMHA_REQUIRE
 
-.PHONY: help run test lint measure-ui gpu setup setup-test test-player clean
+.PHONY: help run test lint measure-ui gpu setup setup-test test-js clean
 help:
 	@echo "make run         open the app (first call: sets up .venv)"
-	@echo "make test        lint, types, player tests, Python tests"
+	@echo "make test        lint, types, tests of the browser code, Python tests"
 	@echo "make lint        ruff and mypy only"
 	@echo "make measure-ui  measure the interface in headless Chromium"
 
@@ -61,21 +61,20 @@ lint: setup-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-player:
-	@files=$$(find tests/player -name '*.test.mjs' 2>/dev/null | sort); \
+test-js:
+	@files=$$(find tests -name '*.test.mjs' 2>/dev/null | sort); \
 	if ! command -v node >/dev/null 2>&1; then \
 		case ",$(FMHA_REQUIRE)," in \
 			*,node,*) echo "node was not found, and FMHA_REQUIRE names it"; exit 1;; \
-			*) echo "SKIPPED tests/player: node was not found";; \
+			*) echo "SKIPPED the tests of the browser code: node was not found";; \
 		esac; \
-	elif [ -z "$$files" ]; then echo "tests/player: no *.test.mjs file"; \
-	else echo "node --test tests/player"; node --test $$files; fi
+	else echo "node --test" $$files; node --test $$files; fi
 
 # Every part runs even if an earlier one failed; pytest is last, so that its closing line ends the output.
 test: setup-test
 	@failed=; \
 	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
-	$(MAKE) --no-print-directory test-player || failed="$$failed test-player"; \
+	$(MAKE) --no-print-directory test-js || failed="$$failed test-js"; \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup || failed="$$failed pytest"; \
 	if [ -n "$$failed" ]; then echo "make test FAILED in:$$failed"; exit 1; fi
 

@@ -1,1 +1,1 @@
-"""The chart component's browser side: `frontend/chart.js`. Python's side is `fmha.ui.charts`."""
+"""The chart component's browser side: `frontend/chart.mjs`. Python's side is `fmha.ui.charts`."""

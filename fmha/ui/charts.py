@@ -33,7 +33,7 @@ def show(fig: go.Figure, *, key: str, alt: str, height: int | None = None) -> No
     if height is None:
         own: Any = fig.layout.height
         height = int(own) if own else _DEFAULT_HEIGHT
-    renderer = assets.component("chart", _FOLDER, html=_html(), js="chart.js", css="chart.css", isolate_styles=False)
+    renderer = assets.component("chart", _FOLDER, html=_html(), js="chart.mjs", css="chart.css", isolate_styles=False)
     renderer(key=key, data=pack(fig, alt, height), height="content")
 
 

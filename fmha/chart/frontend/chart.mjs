@@ -2,7 +2,7 @@
 //
 // Streamlit calls the default export when the chart appears, again whenever its data or the page's theme
 // change, and the function that it returns when the chart leaves the page.
-import { painted, narrowed, isDark } from './paint.js';
+import { painted, narrowed, isDark } from './paint.mjs';
 
 const NARROW = 520; // pixels; below that the lettering is made smaller
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: false };

@@ -13,7 +13,7 @@ export function channels(color) {
   const text = String(color).trim();
   let match = /^#([0-9a-f]{3})$/i.exec(text);
   if (match) return [...match[1]].map((c) => parseInt(c + c, 16));
-  match = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(text);
+  match = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})(?:[0-9a-f]{2})?$/i.exec(text);
   if (match) return match.slice(1, 4).map((c) => parseInt(c, 16));
   match = /^rgba?\(\s*(\d+)[,\s]+(\d+)[,\s]+(\d+)/.exec(text);
   return match ? match.slice(1, 4).map(Number) : null;

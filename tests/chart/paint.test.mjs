@@ -1,0 +1,72 @@
+// The chart component's painting: colours for light and dark pages, lettering for narrow ones.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  channels, isDark, legendRows, narrowed, painted, swapped, wrapped,
+} from '../../fmha/chart/frontend/paint.mjs';
+
+const SWAPS = { '#2b8eea': '#9cc4ff' };
+const LOOK = { text: '#eee', ground: '#10151c', panel: '#222', border: '#444', font: 'Some Sans' };
+const FIGURE = {
+  data: [
+    { name: 'Q', line: { color: '#2B8EEA' }, fillcolor: 'rgba(43,142,234,0.2)', y: { dtype: 'f8', bdata: 'AA==' } },
+    { name: 'K', line: { color: '#d5770f' } },
+  ],
+  layout: { title: { text: 'a title' }, xaxis: { title: { text: '#2b8eea is a colour' } }, template: { layout: {} } },
+};
+
+test('colours are read in the ways that pages and figures write them', () => {
+  assert.deepEqual(channels('#fff'), [255, 255, 255]);
+  assert.deepEqual(channels(' #10151C '), [16, 21, 28]);
+  assert.deepEqual(channels('rgba(43, 142, 234, 0.2)'), [43, 142, 234]);
+  assert.equal(channels('rebeccapurple'), null);
+  assert.equal(isDark('#10151c'), true);
+  assert.equal(isDark('rgb(255, 255, 255)'), false);
+  assert.equal(isDark(''), false);
+});
+
+test('role colours are exchanged wherever they stand, opacity is kept, texts and data are not touched', () => {
+  const { data, layout } = swapped(FIGURE, SWAPS);
+  assert.equal(data[0].line.color, '#9cc4ff');
+  assert.equal(data[0].fillcolor, 'rgba(156,196,255,0.2)');
+  assert.deepEqual(data[0].y, FIGURE.data[0].y);
+  assert.equal(data[1].line.color, '#d5770f');
+  assert.equal(layout.title.text, 'a title');
+  assert.equal(FIGURE.data[0].line.color, '#2B8EEA', 'the figure that came in is left as it was');
+});
+
+test('a light page keeps the role colours; both get the page text colour and clear grounds', () => {
+  for (const dark of [false, true]) {
+    const { data, layout } = painted(FIGURE, SWAPS, LOOK, dark);
+    assert.equal(data[0].line.color, dark ? '#9cc4ff' : '#2B8EEA');
+    assert.equal(layout.font.color, LOOK.text);
+    assert.equal(layout.hoverlabel.font.color, LOOK.text);
+    assert.equal(layout.paper_bgcolor, 'rgba(0,0,0,0)');
+    assert.ok(layout.xaxis.gridcolor && layout.yaxis.gridcolor);
+    assert.equal(layout.xaxis.title.text, FIGURE.layout.xaxis.title.text);
+  }
+});
+
+test('a narrow column gets smaller lettering and a title that fits', () => {
+  const figure = { data: [], layout: { title: { text: 'bytes moved against length in tokens' }, xaxis: {} } };
+  const { layout } = narrowed(figure, 200);
+  assert.equal(layout.title.text, 'bytes moved against length<br>in tokens');
+  assert.ok(layout.margin.t >= 14 + 2 * 19);
+  assert.ok(layout.xaxis.tickfont.size < 14);
+  assert.equal(figure.layout.title.text, 'bytes moved against length in tokens');
+});
+
+test('titles with tags are not broken', () => {
+  assert.equal(wrapped('<b>a bold title</b> and more', 8), '<b>a bold title</b> and more');
+  assert.equal(wrapped('one two<br>three', 3), 'one<br>two<br>three');
+});
+
+test('legend rows are counted only for a legend above the plot', () => {
+  const data = [{ name: 'naive attention' }, { name: 'flash, Q tiles outside' }, { name: 'x', showlegend: false }];
+  const above = { orientation: 'h', y: 1 };
+  assert.equal(legendRows({ data, layout: { legend: above } }, 300), 2);
+  assert.equal(legendRows({ data, layout: { template: { layout: { legend: above } } } }, 900), 1);
+  assert.equal(legendRows({ data, layout: { legend: { orientation: 'v' } } }, 300), 0);
+  assert.equal(legendRows({ data, layout: { legend: above, showlegend: false } }, 300), 0);
+});
