@@ -162,7 +162,7 @@ def _cut(whole: Inputs, problem: Problem, heads: list[int]) -> Inputs:
 def _made(source: InputSource, problem: Problem, seed: int) -> Inputs:
     seed = check_whole("seed", seed, 0, 2**32 - 1, InputError)
     values = (problem.B * problem.d) * (problem.H * problem.Nq + 2 * problem.Hk * problem.Nk)
-    check_memory(3 * 8 * values, f"Q, K, V of {format_count(values)} numbers")
+    check_memory(3 * 8 * values, f"an input of {format_count(values)} numbers")
     rng = np.random.default_rng(seed)
     query_shape = (problem.B, problem.H, problem.Nq, problem.d)
     key_shape = (problem.B, problem.Hk, problem.Nk, problem.d)

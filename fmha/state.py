@@ -20,17 +20,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmha.errors import InputError, ProblemError, SimulationError
+from fmha.errors import InputError, LimitError, ProblemError, SimulationError
 from fmha.events import CODE, PHASES, Phase
 from fmha.mask import row_bounds
 from fmha.problem import DTYPES, Problem, Tiling, cast, check_memory
 from fmha.reference import check_dense, check_inputs, check_overflow
 from fmha.schedule import Order
+from fmha.units import format_count
 
 Precision = Literal["float64", "dtype"]
 Array = NDArray[Any]
 
 _S, _SOFTMAX = CODE["S"], CODE["softmax"]
+MAX_SCORES = 1 << 32
 _SCORES_AT_ONCE = 1 << 22
 # The order within a visit: what must have been computed on the same tile by the same worker just before.
 _FOLLOWS = {"m": "S", "P": "m", "O": "P", "O_norm": "P"}
@@ -142,6 +144,12 @@ def replay(
     """
     arithmetic = Arithmetic.of(problem, precision)
     Q, K, V = arithmetic.inputs(problem, Q, K, V)
+    scores = problem.B * problem.H * problem.Nq * problem.Nk
+    if scores > MAX_SCORES:
+        raise LimitError(
+            f"{format_count(scores)} scores would take minutes, and {format_count(MAX_SCORES)} are allowed: "
+            "use a smaller N or fewer heads; traffic() counts any size."
+        )
     # Overflow is not warned about on the way: its result is looked for, once, at the end.
     with np.errstate(over="ignore", invalid="ignore"):
         if (events["phase"] == _SOFTMAX).any():
