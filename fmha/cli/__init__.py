@@ -1,0 +1,52 @@
+"""What `python -m fmha` does: one module per command, one list of commands.
+
+A request that cannot be met ends in one line on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from fmha import FmhaError, __version__
+from fmha.cli import simulate, traffic
+from fmha.cli.options import Parser, joined_negatives
+
+COMMANDS = (traffic, simulate)
+
+_EPILOG = """examples:
+  python -m fmha traffic --N 4096 --d 64
+  python -m fmha simulate --input sentence --layer 3 --head 1
+  python -m fmha traffic --help
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return the exit code: 0, or 2 for a request that cannot be met."""
+    parser = Parser(prog="python -m fmha", description="Attention, tile by tile: results and bytes.", epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"fmha {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for command in COMMANDS:
+        command.add_to(commands)
+    options = parser.parse_args(joined_negatives(arguments))
+    if options.command is None:
+        parser.error("no command was given: use traffic or simulate")
+    name = f"python -m fmha {options.command}"
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except FmhaError as error:
+        return _refuse(name, str(error))
+    except MemoryError:
+        return _refuse(name, "this machine has not enough memory for it: use a smaller N or fewer heads.")
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted. Python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # what a shell reports for a program ended by SIGPIPE
+    return 0
+
+
+def _refuse(name: str, text: str) -> int:
+    print(f"{name}: {' '.join(text.split())}", file=sys.stderr)
+    return 2
