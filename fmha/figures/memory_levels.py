@@ -34,11 +34,11 @@ def levels(gpu: Gpu, height: int = 340) -> go.Figure:
     fig.update_annotations(font_size=theme.TITLE_SIZE)
     ticks = [2.0**e for e in (20, 30, 40)]
     fig.update_xaxes(
-        type="log", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks], range=[5.7, 13.2], row=1, col=1
+        type="log", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks], range=[5.7, 14.4], row=1, col=1
     )
     fig.update_xaxes(title_text="bytes, all SMs together", row=1, col=1)
     fig.update_xaxes(type="log", tickvals=[1e2, 1e3, 1e4], ticktext=["0.1", "1", "10"], row=1, col=2)
-    fig.update_xaxes(title_text="TB/s", range=[1.7, 6.0], row=1, col=2)
+    fig.update_xaxes(title_text="TB/s", range=[1.7, 6.3], row=1, col=2)
     return fig
 
 

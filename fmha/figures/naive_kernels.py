@@ -42,7 +42,6 @@ def naive_kernels(by_tensor: Mapping[str, tuple[int, int]], height: int = 340) -
                 text=f"{verb} {tensor}" if size > 0.2 * longest else "",
                 textposition="inside",
                 insidetextanchor="middle",
-                insidetextfont={"color": "#ffffff"},
                 marker={
                     "color": theme.color(role),
                     "line": {"color": theme.color(role), "width": 1},

@@ -53,8 +53,9 @@ def row_in_tiles(
     for edge in range(Bc, len(values), Bc):
         fig.add_vline(x=edge - 0.5, line={"color": theme.GRID, "width": 1.5})
     fig.update_layout(barmode="overlay", bargap=0.15, margin={"t": 40})
-    if names is not None and len(names) <= NAMES_LIMIT:
-        fig.update_xaxes(tickvals=index, ticktext=list(names), tickangle=-50)
+    if len(values) <= NAMES_LIMIT:
+        fig.update_xaxes(tickvals=index, ticktext=[str(k) for k in index] if names is None else list(names))
+        fig.update_xaxes(tickangle=0 if names is None else -50)
     low, high = np.nanmin(np.append(finite, 0.0)), np.nanmax(np.append(finite, 0.0))
     pad = 0.1 * (high - low or 1.0)
     fig.update_xaxes(title_text="key j", showgrid=False, zeroline=False, range=[-0.7, len(values) - 0.3])

@@ -128,7 +128,7 @@ def color(role: str, opacity: float = 1.0) -> str:
 
 def hatch(shape: str) -> dict[str, object]:
     """A bar pattern drawn over the bar's own colour; an empty shape is a plain bar."""
-    return {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.45, "size": 9}
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.3, "size": 9}
 
 
 def fade(role: str) -> list[list[float | str]]:

@@ -39,7 +39,7 @@ def traffic_vs_n(
             hovertemplate="N = %{x:,}: %{customdata}<extra>" + ORDER_NAMES[order] + "</extra>",
         )
     yardsticks: tuple[tuple[str, str, Sequence[float]], ...] = (
-        ("compulsory", "compulsory: Q, K, V, O once", compulsory),
+        ("compulsory", "compulsory", compulsory),
         ("theorem2", "N²d²/M", theorem2),
     )
     for key, name, yardstick in yardsticks:

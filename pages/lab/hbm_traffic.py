@@ -92,22 +92,36 @@ def against_length(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) 
         alt=f"Naive bytes divided by q-outer bytes: {moved['naive'][0] / moved['q-outer'][0]:.1f} at N = 128, "
         f"{moved['naive'][-1] / moved['q-outer'][-1]:.1f} at one million.",
     )
+    limit = 2 * tiling.Br / problem.d
+    masked = (
+        f" The causal mask doubles that, to {2 * limit:g}, as naive does not profit from it." if problem.causal else ""
+    )
     st.markdown(
-        "All three grow with N² in the end; flash with a smaller factor, which is why the ratio flattens. It tends "
-        f"to 2 Br / d = {2 * tiling.Br / problem.d:g} for q-outer without a mask: taller Q tiles read K and V "
-        "less often."
+        "All three grow with N² in the end, so the ratio flattens. For q-outer it tends to 2 Br / d = "
+        f"{limit:g}: taller "
+        f"Q tiles read K and V less often.{masked}"
     )
     again = 2 * problem.Nk * problem.d * problem.itemsize
     matrices = 2 * problem.B * problem.H * problem.Nq * problem.Nk * problem.itemsize
-    where = "fit" if again <= gpu.l2_bytes else "do not fit"
-    there = "fit" if matrices <= gpu.l2_bytes else "do not fit"
+    fit = (again <= gpu.l2_bytes, matrices <= gpu.l2_bytes)
+    lesson = {
+        (
+            True,
+            False,
+        ): "So the bytes that reach the memory chips can differ far more than the requested bytes drawn here.",
+        (
+            True,
+            True,
+        ): "At this size the cache can serve both, and the memory chips may see little more than the compulsory bytes.",
+        (False, True): "So here the cache is kinder to naive attention: N is short beside d.",
+        (False, False): "So at this size the memory chips must serve both again and again.",
+    }[fit]
     st.markdown(
-        f"**Where the bytes come from matters as much.** What flash reads again are the K and V of a head, "
-        f"{format_bytes(again)}: they {where} into the {format_bytes(gpu.l2_bytes)} of L2 on the {gpu.name}. "
-        "What naive "
-        f"reads again are S and P, {format_bytes(matrices)}: they {there}. So the bytes that reach the memory "
-        "chips can "
-        "differ far more than the requested bytes drawn here."
+        f"**Where the bytes come from matters as much.** What flash (q-outer) reads again are the K and V of a head, "
+        f"{format_bytes(again)}: they {'fit' if fit[0] else 'do not fit'} into the "
+        f"{format_bytes(gpu.l2_bytes)} of L2 on the "
+        f"{gpu.name}. What naive reads again are S and P, {format_bytes(matrices)}: they "
+        f"{'fit' if fit[1] else 'do not fit'}. {lesson}"
     )
     st.caption(
         f"N²d²/M is FlashAttention's Theorem 2 with M = {M // problem.itemsize:,} elements of {problem.dtype}, the "

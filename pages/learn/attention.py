@@ -48,9 +48,9 @@ def four_scores() -> None:
     terms = " + ".join(rf"e^{{{s:g}}}" for s in scores)
     st.latex(rf"w_1 = \frac{{e^{{{scores[0]:g}}}}}{{{terms}}} = {row[0]:.4f}")
     mix = " + ".join(f"{w:.2f}\\,V_{k}" for k, w in enumerate(row, start=1))
-    st.latex(rf"\text{{output}} = {mix}")
+    st.latex(rf"O = {mix}")
     st.markdown(
-        f"The output is the weighted average of the four values: this is all that attention retrieves. "
+        f"The output O is the weighted average of the four values: this is all that attention retrieves. "
         f"The largest score here is {top:g}; only differences of scores matter, so softmax may subtract it first. "
         "The page *Online softmax* builds on that."
     )
@@ -122,10 +122,8 @@ def many_heads() -> None:
         key="layout",
         alt=f"{B * H} matrices of {N} x {d} cells. The element b={b}, h={h}, n={n}, k={k} has offset {place}.",
     )
-    st.latex(
-        rf"\text{{offset}} = ((b \cdot H + h) \cdot N + n) \cdot d + k = (({b} \cdot {H} + {h}) \cdot {N} + {n}) "
-        rf"\cdot {d} + {k} = {place}"
-    )
+    st.latex(r"\text{offset} = ((b \cdot H + h) \cdot N + n) \cdot d + k")
+    st.latex(rf"= (({b} \cdot {H} + {h}) \cdot {N} + {n}) \cdot {d} + {k} = {place}")
     st.markdown(
         f"Every framed {N} x {d} block is one head, and it is one piece of memory: a thread block that works for "
         f"batch {b}, head {h} starts at element {offset(SHAPE, (b, h, 0, 0))} and needs nothing outside its block. "

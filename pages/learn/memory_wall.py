@@ -155,8 +155,9 @@ def exercises(problem: Problem, gpu: Gpu) -> None:
             f"({format_bytes(gpu.l2_bytes)})? With your B, H and data type: {until}.",
             f"Compare a {small.name} with a {large.name}. The second has {more:.1f}x the memory, but naive attention "
             f"gets only {ratio:.1f}x the length: the square root of it.",
-            "Switch the data type from fp32 to fp16. The bytes halve, but the multiplication gets faster still (tensor "
-            "cores): the wall gets higher, not lower. Watch the three times above.",
+            f"Switch the data type from fp32 to fp16. The bytes halve, and on this GPU the multiplication takes "
+            f"{gpu.fp16_tflops / gpu.fp32_tflops:.1f}x less time, on tensor cores. Does the wall get lower or higher? "
+            "Watch the three times above.",
         ]
     )
 

@@ -103,8 +103,8 @@ def arriving(row: list[float], names: list[str] | None, what: str, run: Run, Bc:
     st.latex(rf"m_{{new}} = \max({old},\ {top:.4f}) = {m_new:.4f}")
     st.latex(rf"\alpha = e^{{m_{{old}} - m_{{new}}}} = e^{{{old} - {_bracket(m_new)}}} = {a:.4f}")
     st.latex(
-        rf"l = \alpha\, l_{{old}} + \sum_{{j \in tile}} e^{{S_j - m_{{new}}}} = {a:.4f} \cdot {l_old:.4f} + "
-        rf"{l_new - a * l_old:.4f} = {l_new:.4f}"
+        r"l = \alpha\, l_{old} + \sum_{j \in tile} e^{S_j - m_{new}}"
+        rf"\\ = {a:.4f} \cdot {l_old:.4f} + {l_new - a * l_old:.4f} = {l_new:.4f}"
     )
     st.markdown(
         f"**Why l cannot overflow:** it is a sum of {seen[tile]} terms $e^{{S_j - m}}$, each at most 1, and "
@@ -136,7 +136,7 @@ def three_algorithms(row: list[float]) -> None:
                 "algorithm": run.name,
                 "passes over the row": run.what,
                 "reads and writes per element": f"{run.per_element:g}",
-                "largest error of a weight": f"{abs(run.weights - truth).max():.1e}",
+                "largest error of a weight": _error(abs(run.weights - truth).max()),
                 "safe from overflow": "no" if run.name == "naive" else "yes",
             }
             for run in runs
@@ -268,6 +268,10 @@ def exercises() -> None:
 
 def _bracket(x: float) -> str:
     return f"({x:.4f})" if x < 0 else f"{x:.4f}"
+
+
+def _error(error: float) -> str:
+    return "NaN, it overflowed" if math.isnan(error) else f"{error:.1e}"
 
 
 def _weight(w: float) -> str:
