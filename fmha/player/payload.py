@@ -63,7 +63,8 @@ _KV_OUTER_LINES: tuple[tuple[str, tuple[str, ...], int], ...] = (
 class Scene:
     """What to show of a run, and how: the GPU whose share the clock followed, SMs, and what is in focus.
 
-    focus_tile is (head, Q tile) on SM focus_sm; race: naive attention is sent along to run beside.
+    focus_tile is (head, Q tile) on SM focus_sm; race: naive attention is sent along to run beside; start: (event,
+    row, untouched) where a freshly opened player stands, and whether pressing play begins at time 0.
     """
 
     gpu: Gpu
@@ -71,6 +72,7 @@ class Scene:
     focus_sm: int = 0
     focus_tile: tuple[int, int] | None = None
     race: bool = False
+    start: tuple[int, int, bool] | None = None
     title: str = ""
     tokens: tuple[str, ...] | None = None
 
@@ -102,8 +104,7 @@ def build(run: Run, naive_events: NDArray[np.void], scene: Scene) -> bytes:
     arrays |= picture | _operands(run) | exact
     arrays["kinds"] = tile_kinds(problem, tiling)[0]
     meta = _meta(run, naive_events, scene) | picture_meta | {"exact": exact_rows}
-    meta["schedule"] = _digest(run.events, naive_events if scene.race else None)
-    return pack(meta, arrays)
+    return pack(meta | {"schedule": schedule_digest(run)}, arrays)
 
 
 def heads_that_fit(H: int, Tr: int, Tc: int) -> int:
@@ -111,11 +112,9 @@ def heads_that_fit(H: int, Tr: int, Tc: int) -> int:
     return max(1, min(H, MAX_VISITS // (Tr * Tc)))
 
 
-def _digest(*tables: NDArray[np.void] | None) -> str:
-    digest = hashlib.blake2b(digest_size=12)
-    for table in tables:
-        digest.update(b"-" if table is None else table.tobytes())
-    return digest.hexdigest()
+def schedule_digest(run: Run) -> str:
+    """Names the event table: a position in one run is a position in another only where these are equal."""
+    return hashlib.blake2b(run.events.tobytes(), digest_size=12).hexdigest()
 
 
 def _track(prefix: str, events: NDArray[np.void]) -> dict[str, NDArray[Any]]:
@@ -273,7 +272,8 @@ def _meta(run: Run, naive_events: NDArray[np.void], scene: Scene) -> dict[str, A
             "dtype": problem.dtype, "itemsize": problem.itemsize, "scale": problem.scale, "causal": problem.causal,
         },
         "Br": tiling.Br, "Bc": tiling.Bc, "Tr": tiling.Tr(problem), "Tc": tiling.Tc(problem),
-        "order": run.order, "sms": scene.sms, "focus": scene.focus_sm, "race": scene.race, "title": scene.title,
+        "order": run.order, "sms": scene.sms, "focus": scene.focus_sm, "race": scene.race, "start": scene.start,
+        "title": scene.title,
         "tokens": list(scene.tokens) if scene.tokens else None,
         "gpu": {
             "name": scene.gpu.name, "sms": scene.gpu.sms, "smem_limit": scene.gpu.smem_per_block_optin,

@@ -22,7 +22,7 @@ const rowsOf = (meta, i) => Math.min(meta.Br, meta.problem.Nq - i * meta.Br);
 const keysOf = (meta, j) => Math.min(meta.Bc, meta.problem.Nk - j * meta.Bc);
 
 function caption(g, theme, r, words, color, s) {
-  text(g, theme, words, r.x, r.y - 9 * s, { size: 11.5 * s, mono: true, bold: true, color, max: r.w + 6 * s });
+  text(g, theme, words, r.x, r.y - 9 * s, { size: 11.5 * s, mono: true, bold: true, color, max: r.w + 6 * s, fit: true });
 }
 
 /** Qi, Kj or Vj: the first columns of its rows. Empty until the load is over. */
@@ -92,8 +92,13 @@ function cellNumbers(g, r, { values, base, Br, Bc, rows, keys, low, span, isWeig
     }
     if (size < 7.5 || k >= rows || c >= keys) continue;
     const v = values[base + k * Bc + c], u = (v - low) / span;
-    text(g, theme, number(v, isWeight ? 2 : 1), box.x + cw / 2, box.y + ch / 2 + 0.5, { size, align: "center", mono: true, color: u > 0.55 ? theme.onColor : theme.text });
+    text(g, theme, inCell(v, isWeight ? 2 : 1), box.x + cw / 2, box.y + ch / 2 + 0.5, { size, align: "center", mono: true, color: u > 0.55 ? theme.onColor : theme.text });
   }
+}
+
+/** A number that must fit into a cell: never in powers of ten, and without a sign on zero. */
+function inCell(v, digits) {
+  return (Math.abs(v) < 0.5 * 10 ** -digits ? 0 : v).toFixed(digits).replace("-", "−");
 }
 
 /** The rows' m, l and alpha at this instant: what they were, what they become, and how far the phase is. */
@@ -113,7 +118,7 @@ const lerp = (x, y, u) => x + (y - x) * u;
 
 function bars(g, r, data, f, theme, ui, s) {
   const { meta } = data, rows = rowsOf(meta, f.i), h = r.h / meta.Br, columns = ["m", "l", "alpha"];
-  const cw = r.w / 3, size = Math.min(11.5 * s, h * 0.46, cw * 0.2), withNumbers = size >= 7;
+  const cw = r.w / 3, size = Math.min(12 * s, h * 0.56, cw * 0.2), withNumbers = size >= 7;
   columns.forEach((name, c) => text(g, theme, name, r.x + c * cw, r.y - 9 * s, { size: 12 * s, bold: true, mono: true, color: theme.colors[name] }));
   if (f.exact < 0) {
     text(g, theme, "numbers follow …", r.x, r.y + 14 * s, { size: 11 * s, color: theme.muted, max: r.w });
@@ -125,10 +130,10 @@ function bars(g, r, data, f, theme, ui, s) {
     if (chosen) panel(g, { x: r.x - 4 * s, y, w: r.w + 6 * s, h }, { fill: theme.mark, radius: 3 });
     const unit = [Number.isFinite(st.m) ? 0.04 + (0.96 * (st.m - low)) / (high - low) : 0, st.l / meta.l_high, st.alpha];
     columns.forEach((name, c) => {
-      const x = r.x + c * cw, barY = withNumbers ? y + h * 0.55 : y + h * 0.15, barH = Math.max(1.5, h * (withNumbers ? 0.36 : 0.7)), w = cw - 8 * s;
+      const x = r.x + c * cw, barY = withNumbers ? y + h * 0.64 : y + h * 0.15, barH = Math.max(1.5, h * (withNumbers ? 0.27 : 0.7)), w = cw - 8 * s;
       if (withNumbers) {
         const words = name === "m" ? number(st.m) + (st.isNew ? " ▲" : "") : name === "l" ? number(st.l) : Number.isNaN(st.alpha) ? "–" : number(st.alpha, 3);
-        text(g, theme, words, x, y + h * 0.28, { size, mono: true, color: name === "alpha" && st.alpha < 1 ? theme.colors.alpha : theme.text, bold: chosen || (name === "m" && st.isNew), max: cw - 2 });
+        text(g, theme, words, x, y + h * 0.33, { size, mono: true, color: name === "alpha" && st.alpha < 1 ? theme.colors.alpha : theme.text, bold: chosen || (name === "m" && st.isNew), max: cw - 2 });
       }
       panel(g, { x, y: barY, w, h: barH }, { fill: theme.well, radius: 2 });
       const u = Math.max(0, Math.min(1, unit[c] || 0));
@@ -229,6 +234,6 @@ function formulas(g, r, data, f, theme, ui, s, isNarrow) {
   lines.forEach((line, n) => {
     const y = r.y + (n + 0.5) * step, active = f.busy && line.phases.includes(f.code);
     if (active) panel(g, { x: r.x - 5 * s, y: y - step / 2 + 0.5, w: r.w + 9 * s, h: step - 1 }, { fill: theme.mark, radius: 3 });
-    text(g, theme, line.text, r.x, y, { size, mono: !line.isTitle, bold: active || line.isTitle, color: active || line.isTitle ? theme.text : theme.muted, max: r.w + 4 });
+    text(g, theme, line.text, r.x, y, { size, mono: !line.isTitle, bold: active || line.isTitle, color: active || line.isTitle ? theme.text : theme.muted, max: r.w + 4, fit: true });
   });
 }

@@ -18,7 +18,7 @@ export function layout(width, height, { meta }) {
 }
 
 function wide(W, H, meta) {
-  const s = Math.min(1.7, Math.max(0.82, Math.min(W / 1180, H / 560))), gap = 12 * s;
+  const s = Math.min(1.8, Math.max(0.85, Math.min(W / 1130, H / 600))), gap = 12 * s;
   const meters = rect(2, 0, W - 4, 56 * s);
   const rows = rowsShown(meta.sms), timelineH = Math.min(H * 0.26, 26 * s + Math.max(44 * s, rows * Math.max(3, 5.2 * s)));
   const top = meters.h + gap * 0.6, bottom = H - timelineH - gap;

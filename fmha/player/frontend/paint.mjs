@@ -12,12 +12,15 @@ export function mix(from, to, u) {
   return `rgb(${a.map((x, k) => Math.round(x + (b[k] - x) * u)).join(",")})`;
 }
 
-export function text(g, theme, string, x, y, { size = 13, color, align = "left", bold = false, mono = false, max } = {}) {
+export function text(g, theme, string, x, y, { size = 13, color, align = "left", bold = false, mono = false, max, fit = false } = {}) {
   g.font = `${bold ? "600 " : ""}${size}px ${mono ? theme.mono : theme.font}`;
   g.fillStyle = color ?? theme.text;
   g.textAlign = align;
   g.textBaseline = "middle";
-  if (max && g.measureText(string).width > max) {
+  const width = max ? g.measureText(string).width : 0;
+  if (fit && width > max) {
+    g.font = g.font.replace(/[\d.]+px/, `${(size * max) / width}px`);
+  } else if (max && width > max) {
     let cut = string;
     while (cut.length > 1 && g.measureText(cut + "…").width > max) cut = cut.slice(0, -1);
     string = cut + "…";

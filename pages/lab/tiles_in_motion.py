@@ -1,0 +1,222 @@
+"""The player: workers stream K/V tiles through shared memory, and charts that follow it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from fmha import Problem, Tiling, traffic
+from fmha.events import MAX_EVENTS, PHASES
+from fmha.figures.running_rows import running_rows
+from fmha.hardware import DEFAULT_GPU, GPUS
+from fmha.inputs import INPUTS
+from fmha.memory import smem_bytes, smem_complaint
+from fmha.player import scene
+from fmha.player.component import player
+from fmha.player.payload import Scene, build, schedule_digest
+from fmha.problem import MAX_TOKENS
+from fmha.simulation import Run
+from fmha.ui import charts, controls
+from fmha.ui.page import configuration, explained_errors, page, plain, try_this
+from fmha.units import format_bytes, format_ratio, format_time_us
+
+GPU = GPUS[DEFAULT_GPU]
+KEY = "tiles-player"
+ORDERS = {"q-outer": "q-outer", "kv-outer": "kv-outer"}
+ORDER_HELP = (
+    "q-outer (FlashAttention-2, the tutorial's kernel): a worker owns a Q tile. "
+    "kv-outer (FlashAttention, Algorithm 1): a worker owns a head; O, l, m make a round trip on every visit."
+)
+Tile = tuple[int, int]
+View = tuple[int, Tile | None, bool]
+SMS = [1, 2, 4, 8, 16, 32, 64]
+TRIES = (
+    "Press **Space**, then step with **→**. Watch `m`, `l` and `alpha` of row 0. Which tiles make `alpha` drop below "
+    "1, and what happens to `Oi` in that moment?",
+    "Drag **d** from 8 up to 32 with Br = 8. The K and V tiles grow, the N × N matrix does not: from some d on flash "
+    "requests *more* than naive. Then double **Br** until flash wins again: with many tokens it does when Br > d / 2.",
+    "Set the input to **Max rises at every tile**, then to **Max never rises**, and compare the alpha columns.",
+    "Set **SMs** to 4: the 16 workers run in four waves. The requested bytes stay the same.",
+    "Switch on **Causal mask**: the hatched tiles are never loaded. Which worker finishes first?",
+)
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def played(
+    problem: Problem, tiling: Tiling, order: str, input_name: str, sms: int, seed: int, layer: int, head: int
+) -> scene.Played:
+    """The simulated run behind the picture, shared by all sessions with the same settings."""
+    return scene.prepare(
+        problem, tiling, order, input_name, sms=sms, seed=seed, layer=layer, head=head, gpu=GPU
+    )  # fmt: skip
+
+
+@st.cache_data(max_entries=48, show_spinner=False)
+def payload(key: tuple[Any, ...], _now: scene.Played, view: View, start: tuple[int, int, bool] | None) -> bytes:
+    """The player's bytes; `key` names the run, `view` = (SM, Q tile in focus, race)."""
+    focus_sm, focus_tile, race = view
+    look = Scene(_now.gpu, _now.sms, focus_sm, focus_tile, race, start, _now.inputs.title, _now.inputs.tokens)
+    return build(_now.run, _now.naive_events, look)
+
+
+def settings() -> tuple[tuple[Any, ...], bool]:
+    """The controls, from above to below: (arguments of `played`), and whether naive races."""
+    titles = {name: source.title for name, source in INPUTS.items()}
+    name = controls.choice("input", "Input", titles, default="random", help="Where Q, K and V come from.")
+    source = INPUTS[name]
+    race = controls.toggle("race", "Race naive", help="Naive attention's three kernels beside flash, on one clock.")
+    N = controls.slider("N", "Tokens N", options=scene.lengths(name), default=min(128, source.N or 128))
+    d = controls.slider("d", "Head dim d", options=scene.head_dims(name), default=source.d or 8)
+    sizes = scene.tile_sizes(N)
+    default = min(sizes, key=lambda size: abs(size - max(1, min(8, N // 2))))
+    Br = controls.slider("Br", "Q tile rows Br", options=sizes, default=default)
+    Bc = controls.slider("Bc", "K/V tile rows Bc", options=sizes, default=default)
+    H = controls.slider("H", "Heads H", lo=1, hi=source.H or 8, default=1)
+    sms = controls.slider("sms", "SMs", options=SMS, default=16, help="How many SMs share the workers.")
+    order = controls.choice("order", "Loop order", ORDERS, default="q-outer", help=ORDER_HELP)
+    causal = controls.causal()
+    dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp32")
+    seed, layer, head = 0, 3, 0
+    if source.N is None:
+        seed = controls.number("seed", "Seed", lo=0, hi=9999, default=0)
+    if name == "sentence":
+        layer = controls.slider("layer", "Layer", lo=0, hi=5, default=3)
+    if source.H and source.H > 1:
+        head = controls.slider("head", "First head", lo=0, hi=source.H - 1, default=1)
+    problem = Problem(N=N, d=d, H=H, dtype=dtype, causal=causal)
+    return (problem, Tiling(Br, Bc), order, name, sms, seed, layer, head), race
+
+
+def moment() -> dict[str, Any]:
+    """The chosen moment: what the person last did in the player, and on a fresh page what the address says.
+
+    Known before the player is drawn again, and kept in the address: event (row of the event table), row, SM.
+    """
+    state = st.session_state.get(KEY)
+    at = dict((state.get("at") if state is not None else None) or {})
+    if at:
+        controls.assign(event=int(at["event"]), row=int(at["row"]), sm=int(at["sm"]))
+    named = {
+        "event": controls.hidden("event", lo=-1, hi=MAX_EVENTS, default=-1),
+        "row": controls.hidden("row", lo=0, hi=MAX_TOKENS, default=0),
+        "sm": controls.hidden("sm", lo=0, hi=scene.MAX_SMS - 1, default=0),
+    }
+    return at or named
+
+
+def focus(run: Run, at: dict[str, Any], schedule: str, sms: int) -> tuple[int, Tile | None, int]:
+    """(SM, (head, Q tile), event) in focus. A choice made in another schedule keeps its SM only."""
+    sm = min(max(int(at["sm"]), 0), sms - 1)
+    event = int(at["event"])
+    if at.get("schedule", schedule) != schedule or not 0 <= event < len(run.events) or run.events["sm"][event] != sm:
+        event = opening_event(run, sm)
+    row = run.events[event]
+    return sm, ((int(row["h"]), int(row["i"])) if row["i"] >= 0 else None), event
+
+
+def opening_event(run: Run, sm: int) -> int:
+    """Where a fresh player stands: the end of the third visit of that SM, where there is something to see."""
+    mine = (run.events["sm"] == sm).nonzero()[0]
+    ends = mine[[PHASES[phase].code in ("O", "O_norm") for phase in run.events["phase"][mine]]]
+    return int(ends[min(2, len(ends) - 1)] if len(ends) else mine[0] if len(mine) else 0)
+
+
+@st.fragment
+def show(arguments: tuple[Any, ...], race: bool) -> None:
+    """Player and what follows it. A fragment: choosing a moment redraws only this."""
+    at = moment()
+    with explained_errors():
+        now = played(*arguments)
+        run, schedule = now.run, schedule_digest(now.run)
+        sm, tile, event = focus(run, at, schedule, now.sms)
+        if "schedule" not in at:  # nothing chosen since the player was mounted: this is where it stands when it opens
+            st.session_state[KEY + "-opened"] = (event, int(at["row"]), int(at["event"]) != event)
+        start = st.session_state.get(KEY + "-opened")
+        blob = payload(arguments, now, (sm, tile, race), start)
+    player(blob, key=KEY)
+    follow(now, event, int(at["row"]))
+    controls.update_url()
+
+
+def follow(now: scene.Played, event: int, row: int) -> None:
+    """The chart and the sentence for the chosen moment."""
+    run, what = now.run, now.run.events[event]
+    problem, tiling = run.problem, run.tiling
+    h, i, j = int(what["h"]), max(0, int(what["i"])), int(what["j"])
+    first = i * tiling.Br
+    last = min(first + tiling.Br, problem.Nq)
+    number = min(first + row, last - 1)
+    order = [p.code for p in PHASES]
+    reached = (
+        j if order[what["phase"]] not in ("load_Q", "load_K", "load_V", "S", "load_O", "load_l", "load_m") else j - 1
+    )
+    where = f"SM {what['sm']}" + (f", head {h}" if problem.H > 1 else "") + f", Q tile {i}"
+    where += f", K/V tile {j} of {tiling.Tc(problem)}" if j >= 0 else ""
+    word = f' ("{now.inputs.tokens[number]}")' if now.inputs.tokens else ""
+    st.markdown(
+        f"**Chosen moment:** {where}, phase `{PHASES[what['phase']].maths}`, "
+        f"from {format_time_us(float(what['t0']))} to {format_time_us(float(what['t1']))}. "
+        f"Below: the running maxima of this Q tile's rows; row {number}{plain(word)} is strong, tiles to the right of "
+        "the bar have not arrived."
+    )
+    charts.show(
+        running_rows(run.m[0, h, first:last], first, [number], min(reached, tiling.Tc(problem) - 1)),
+        key="running-max",
+        alt=f"Running maximum of rows {first} to {last - 1} after each K/V tile; row {number} ends at "
+        f"{run.m[0, h, number, -1]:.3f}.",
+    )
+
+
+def bill(arguments: tuple[Any, ...], heads_shown: int) -> None:
+    """Requested bytes of the whole problem, shared memory, and what is simplified."""
+    problem, tiling, order, *_ = arguments
+    flash, naive = traffic(problem, tiling, order), traffic(problem, tiling, "naive")
+    ratio = naive.requested_bytes / flash.requested_bytes
+    left, middle, right = st.columns(3)
+    left.metric(f"flash, {order}: requested", format_bytes(flash.requested_bytes))
+    middle.metric(
+        "naive: requested", format_bytes(naive.requested_bytes), f"{format_ratio(ratio)} flash", delta_color="off"
+    )
+    right.metric("shared memory a worker", format_bytes(smem_bytes(tiling, problem.d, problem.itemsize)))
+    complaint = smem_complaint(tiling, problem.d, GPU.smem_per_block_optin, problem.itemsize)
+    if complaint:
+        st.warning(plain(complaint[0].upper() + complaint[1:]))
+    if heads_shown < problem.H:
+        st.info(
+            f"The player shows {heads_shown} of {problem.H} heads (it animates 4,096 visits at most); "
+            f"the numbers above count all {problem.H}."
+        )
+    workers = "Algorithm 1 gives each head to one worker" if order == "kv-outer" else "A worker owns one Q tile"
+    st.caption(
+        f"{workers}. Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {GPU.name} "
+        f"({GPU.sms} SMs), without latency, overlap or caches. Requested bytes: what workers load and store beyond "
+        "their shared memory; caches do not enter. Numbers in the player are computed as a kernel would in "
+        f"{problem.dtype}."
+    )
+
+
+def main() -> None:
+    page(
+        "Tiles in motion",
+        "Each worker keeps one Q tile and streams the K/V tiles past it. Only `m`, `l` and `O` survive from tile to "
+        "tile; the N × N matrix never exists.",
+    )
+    left, right = st.columns([5, 1], gap="medium")  # on a phone the player comes first, then the controls
+    with right:
+        arguments, race = settings()
+    with left:
+        moment()
+        controls.notices()
+        show(arguments, race)
+    problem, tiling, order = arguments[0], arguments[1], arguments[2]
+    configuration(
+        N=problem.Nq, d=problem.d, Br=tiling.Br, Bc=tiling.Bc, H=problem.H, dtype=problem.dtype,
+        causal=problem.causal or "off", order=order, input=INPUTS[arguments[3]].title, SMs=arguments[4],
+    )  # fmt: skip
+    heads = played(*arguments).run.problem.H
+    bill(arguments, heads)
+    try_this(TRIES)
+
+
+main()
