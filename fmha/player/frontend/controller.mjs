@@ -32,7 +32,7 @@ export class Controller {
 
   /** The only way to change anything: act(name, argument). Unknown names and actions without data do nothing. */
   act(name, argument) {
-    if (!this.data || !(name in ACTIONS)) return false;
+    if (!this.data || !Object.hasOwn(ACTIONS, name)) return false;
     const before = JSON.stringify(this.state);
     ACTIONS[name](this.state, this.data, argument);
     if (!VIEW_ONLY.has(name)) this.state.isUntouched = false;
