@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qs
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -169,8 +170,7 @@ def assign(**values: Value) -> None:
     """
     book = _book()
     for name, value in values.items():
-        book.wish(name, _plain(value))
-        book.drawn.pop(name, None)
+        book.give(name, _plain(value))
 
 
 def notices() -> None:
@@ -189,8 +189,8 @@ def update_url() -> None:
     wanted = book.url()
     texts: dict[str, tuple[str, ...]] = {name: (text,) for name, text in wanted.items()}
     if book.seen != texts:
+        book.seen = texts  # first: the call ends with a message, and there a run that is overtaken is broken off
         st.query_params.from_dict(wanted)  # one message for all; it leaves Streamlit's embed parameters alone
-        book.seen = texts
 
 
 def _range(lo: Any, hi: Any, step: Any) -> Range:
@@ -205,22 +205,20 @@ def _plain(value: Any) -> Any:
 
 
 def _book() -> Book:
-    """The session's book, open at the page at hand, with the URL read."""
+    """The session's book, open at the page at hand.
+
+    The URL is read when the page is opened and when the browser goes back to an earlier one. In all other runs it can
+    say nothing that was not written here, and when keys come fast it says what was written a few runs ago.
+    """
     book = book_in(st.session_state)
     ctx = get_script_run_ctx(suppress_warning=True)
-    book.turn_to(ctx.page_script_hash if ctx is not None else "")
-    book.read_url(_url_texts(ctx))
-    return book
-
-
-def _url_texts(ctx: Any) -> dict[str, list[str]]:
-    """The URL's parameters, each with all its texts."""
+    turned = book.turn_to(ctx.page_script_hash if ctx is not None else "")
     if ctx is not None and ctx.is_history_navigation:
-        # The browser's Back on the same page: Streamlit reruns the page, but does not refresh st.query_params.
-        from urllib.parse import parse_qs
-
-        return parse_qs(ctx.query_string, keep_blank_values=True)
-    return {name: st.query_params.get_all(name) for name in st.query_params}
+        # On the same page, Streamlit does not refresh st.query_params when the browser goes back.
+        book.read_url(parse_qs(ctx.query_string, keep_blank_values=True))
+    elif turned:
+        book.read_url({name: st.query_params.get_all(name) for name in st.query_params})
+    return book
 
 
 def _control(
@@ -234,7 +232,7 @@ def _control(
     """Draw one control and return its value. See the head of this file for why it goes in this order."""
     book, state = _book(), st.session_state
     before = book.drawn.get(name)
-    current = state.get(name) if before is not None else None
+    current = state.get(name) if before is not None and before.current else None
     if before is not None and current is not None and current != before.value:
         book.wish(name, current)  # the user moved it since it was last drawn
     fit = book.fit(name, kind, _plain(default))

@@ -18,6 +18,7 @@ from fmha.ui.parameters import Fit, Kind, Value, Wish, quote
 KNOWN = frozenset(
     {"N", "Nq", "Nk", "d", "Br", "Bc", "H", "Hk", "B", "dtype", "causal", "order", "scale"}
     | {"input", "layer", "head", "batch", "seed", "gpu", "sms", "row", "col", "step", "race"}
+    | {"event", "sm", "tile", "speed"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice
@@ -30,6 +31,7 @@ class Entry:
     kind: Kind
     value: Value
     problem: str | None
+    current: bool = True  # False: it was given another wish since, so its widget has to be set anew
 
 
 @dataclass
@@ -45,16 +47,17 @@ class Book:
     carried: dict[str, tuple[str, ...]] = field(default_factory=dict)  # ... as written by the page before
     left: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)  # ... by page, when it was left
 
-    def turn_to(self, page: str) -> None:
-        """Begin a script run of `page`. On another page than before nothing counts as drawn yet."""
+    def turn_to(self, page: str) -> bool:
+        """Open the book at `page`; True if it was another one before. Then nothing counts as drawn yet."""
         if page == self.page:
-            return
+            return False
         if self.page is not None:
             self.left[self.page] = self.seen
         self.carried = self.seen  # some ways to another page take the URL along
         # A page that is come back to with the URL that it was left with brings no news: the session has them.
         self.page, self.drawn, self.recent, self.unknown = page, {}, set(), ()
         self.seen = self.left.get(page, {})
+        return True
 
     def read_url(self, texts: Mapping[str, Iterable[str]]) -> None:
         """Take over what the URL says that it did not say before. Names it does not mention keep their wishes."""
@@ -62,8 +65,7 @@ class Book:
         for name, values in url.items():
             if values in (self.seen.get(name), self.carried.get(name)) or name.startswith(IGNORED_PREFIXES):
                 continue
-            self.wishes[name] = values
-            self.drawn.pop(name, None)  # the widget has to be set anew
+            self.give(name, values)
         self.seen = url
 
     def fit(self, name: str, kind: Kind, default: Value) -> Fit:
@@ -85,13 +87,21 @@ class Book:
         """The user set `name`."""
         self.wishes[name] = value
 
+    def give(self, name: str, wish: Wish) -> None:
+        """`name` gets a value from elsewhere than its own widget: from a link, or from a button."""
+        self.wishes[name] = wish
+        if name in self.drawn:
+            self.drawn[name].current = False
+
     def url(self) -> dict[str, str]:
         """The link's parameters for the page at hand: every setting on it that was ever touched."""
-        return {
-            name: entry.kind.to_url(entry.value)
-            for name, entry in self.drawn.items()
-            if name in self.wishes and not entry.kind.fit(name, self.wishes[name], entry.value).refused
-        }
+        texts = {}
+        for name, entry in self.drawn.items():
+            if name in self.wishes:
+                fit = entry.kind.fit(name, self.wishes[name], entry.value)
+                if not fit.refused:
+                    texts[name] = entry.kind.to_url(fit.value)
+        return texts
 
     def note_unknown(self) -> None:
         """Look for names in the URL that nothing reads. They are told until the page is left."""

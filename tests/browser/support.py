@@ -22,7 +22,15 @@ ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-READY = '[data-testid="stApp"][data-test-script-state="notRunning"]'
+# The script has not been running for a tenth of a second, nothing is faded out as stale, every chart is drawn.
+SETTLED = """() => {
+  const app = document.querySelector('[data-testid=stApp]');
+  const quiet = app?.dataset.testScriptState === 'notRunning' && !document.querySelector('[data-stale=true]')
+    && [...document.querySelectorAll('.fmha-chart')].every((c) => c.dataset.drawn);
+  if (!quiet) { window.__quietSince = undefined; return false; }
+  window.__quietSince ??= performance.now();
+  return performance.now() - window.__quietSince > 100;
+}"""
 START_S = 90  # a cold start on a busy machine
 
 
@@ -103,11 +111,8 @@ class Visit:
 
     def settled(self, heading: str | None = None) -> Visit:
         """Wait until the script has run, the heading (if given) is shown and every chart is drawn."""
-        self.page.wait_for_selector(READY, timeout=60_000)
         self.page.locator("h1", has_text=heading).first.wait_for(timeout=60_000)
-        self.page.wait_for_function(
-            "[...document.querySelectorAll('.fmha-chart')].every(c => c.dataset.drawn)", timeout=60_000
-        )
+        self.page.wait_for_function(SETTLED, timeout=60_000)
         return self
 
     def go(self, title: str) -> Visit:
