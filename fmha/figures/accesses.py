@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from fmha.figures import theme
+from fmha.figures.sketch import Sketch
 from fmha.softmax import SoftmaxRun
 
 
 def accesses(runs: Sequence[SoftmaxRun], height: int = 260) -> go.Figure:
     """One bar an algorithm: accesses per element, as counted in its loop."""
-    fig = theme.figure("", height)
+    fig = Sketch("", height)
     roles = {"naive": "naive", "safe": "kv-outer", "online": "q-outer"}
     for run in runs:
         role = roles[run.name]
@@ -27,7 +28,7 @@ def accesses(runs: Sequence[SoftmaxRun], height: int = 260) -> go.Figure:
             showlegend=False,
             hovertemplate=f"{run.name}: {run.what}<extra></extra>",
         )
-    fig.update_layout(bargap=0.3, margin={"t": 8})
-    fig.update_yaxes(autorange="reversed")
-    fig.update_xaxes(title_text="accesses per element", range=[0, 5.6], tickvals=[0, 1, 2, 3, 4])
-    return fig
+    fig.update(bargap=0.3, margin={"t": 8})
+    fig.yaxis(autorange="reversed")
+    fig.xaxis(title="accesses per element", range=[0, 5.6], tickvals=[0, 1, 2, 3, 4])
+    return fig.figure()

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from fmha.units import format_bytes
 
 ORDER_NAMES = {"naive": "naive", "q-outer": "flash, q-outer", "kv-outer": "flash, kv-outer"}
@@ -36,7 +34,7 @@ def token_axis(lengths: Sequence[int], title: str = "sequence length N, tokens")
     pad = 0.03 * (high - low) or 0.1
     return {
         "type": "log",
-        "title": {"text": title},
+        "title": title,
         "tickvals": ticks,
         "ticktext": [format_tokens(n) for n in ticks],
         "range": [low - pad, high + pad],
@@ -50,18 +48,8 @@ def byte_axis(low: float, high: float, title: str) -> dict[str, Any]:
     exponents = range(math.ceil(first / step) * step, last + 1, step)
     return {
         "type": "log",
-        "title": {"text": title},
+        "title": title,
         "tickvals": [2.0**e for e in exponents],
         "ticktext": [byte_tick(2.0**e) for e in exponents],
         "range": [first * math.log10(2), (last + 0.3) * math.log10(2)],
     }
-
-
-def outline(fig: go.Figure, x0: float, y0: float, x1: float, y1: float, color: str, **where: Any) -> None:
-    """A thick frame around a cell, to mark the selection by more than colour."""
-    fig.add_shape(type="rect", x0=x0, y0=y0, x1=x1, y1=y1, line={"width": 3, "color": color}, layer="above", **where)
-
-
-def label(fig: go.Figure, x: Any, y: Any, text: str, **more: Any) -> None:
-    """An annotation without an arrow; its colour is the page's text colour unless one is given."""
-    fig.add_annotation(**{"x": x, "y": y, "text": text, "showarrow": False, **more})

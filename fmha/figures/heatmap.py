@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from fmha.figures import theme
-from fmha.figures.axes import outline
+from fmha.figures.sketch import Sketch
 
 LIMIT = 512  # cells a side
 WORDS_LIMIT = 32  # token names on the axes up to this many
@@ -64,7 +64,7 @@ def attention_map(
 ) -> go.Figure:
     """Weights P [Nq, Nk]: query rows from the top, key columns; the query `row` is framed."""
     small = reduce_map(np.asarray(P, np.float64))
-    fig = theme.figure(title, height)
+    fig = Sketch(title, height)
     queries = np.arange(small.values.shape[0]) * small.rows
     keys = np.arange(small.values.shape[1]) * small.cols
     named = tokens is not None and not small.is_reduced
@@ -85,14 +85,14 @@ def attention_map(
         heat["customdata"] = [[f"{q} looks at {k}" for k in tokens] for q in tokens]
         heat["hovertemplate"] = "%{customdata}<br>weight %{z:.4f}<extra></extra>"
     fig.add_heatmap(**heat)
-    plain = {"showgrid": False, "zeroline": False}
-    fig.update_xaxes(title_text=f"key j<br>{small.note}" if small.is_reduced else "key j", **plain)
-    fig.update_yaxes(title_text="query i", autorange="reversed", **plain)
+    plain: dict[str, Any] = {"showgrid": False, "zeroline": False}
+    fig.xaxis(title=f"key j<br>{small.note}" if small.is_reduced else "key j", **plain)
+    fig.yaxis(title="query i", autorange="reversed", **plain)
     if named and tokens is not None and len(tokens) <= WORDS_LIMIT:
-        fig.update_xaxes(tickvals=keys, ticktext=list(tokens), tickangle=-60)
-        fig.update_yaxes(tickvals=queries, ticktext=list(tokens))
+        fig.xaxis(tickvals=keys, ticktext=list(tokens), tickangle=-60)
+        fig.yaxis(tickvals=queries, ticktext=list(tokens))
     if row is not None:
         top = (row // small.rows) * small.rows
         half_row, half_col = small.rows / 2, small.cols / 2
-        outline(fig, keys[0] - half_col, top - half_row, keys[-1] + half_col, top + half_row, theme.color("Q"))
-    return fig
+        fig.add_frame(keys[0] - half_col, top - half_row, keys[-1] + half_col, top + half_row, theme.color("Q"))
+    return fig.figure()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import plotly.graph_objects as go
 
 from fmha.figures import theme
-from fmha.figures.axes import label, outline
+from fmha.figures.sketch import Sketch
 
 Index = tuple[int, int, int, int]
 
@@ -33,34 +34,44 @@ def memory_layout(shape: Index, index: Index, height: int = 430) -> go.Figure:
     """
     B, H, N, d = shape
     b, h, n, k = index
-    fig = theme.figure("", height)
-    xs, ys, texts = [], [], []
+    fig = Sketch("", height)
+    # One grid with a gap between heads and room for a name above each: cell [row, column] of head (b, h) lies at
+    # y = b (N + 1) + row + 1, x = h (d + 1) + column. One heat map is far cheaper than a shape a cell.
+    strength = np.full((B * (N + 1), H * (d + 1) - 1), np.nan)
+    texts: list[tuple[float, float, str]] = []
     for bb, hh in ((bb, hh) for bb in range(B) for hh in range(H)):
-        x0, y0 = hh * (d + 0.8), bb * (N + 1.5)
+        x0, y0 = hh * (d + 1), bb * (N + 1) + 1
         chosen = (bb, hh) == (b, h)
-        for row, col in ((row, col) for row in range(N) for col in range(d)):
-            xs.append(x0 + col)
-            ys.append(y0 + row)
-            texts.append(str(offset(shape, (bb, hh, row, col))))
-            is_row = chosen and row == n
-            strength = 0.6 if is_row and col == k else 0.4 if is_row else 0.2 if chosen else 0.08
-            fig.add_shape(
-                type="rect",
-                x0=x0 + col - 0.47,
-                x1=x0 + col + 0.47,
-                y0=y0 + row - 0.45,
-                y1=y0 + row + 0.45,
-                fillcolor=theme.color("Q", strength),
-                line={"width": 0},
-                layer="below",
-            )
+        strength[y0 : y0 + N, x0 : x0 + d] = 0.2 if chosen else 0.06
+        cells = [(row, col) for row in range(N) for col in range(d)]
+        texts += [(x0 + col, y0 + row, str(offset(shape, (bb, hh, row, col)))) for row, col in cells]
         name = f"b={bb}, h={hh}"
-        label(fig, x0 + (d - 1) / 2, y0 - 0.9, f"<b>{name}</b>" if chosen else name)
-        if chosen:
-            outline(fig, x0 - 0.56, y0 - 0.54, x0 + d - 0.44, y0 + N - 0.46, theme.color("Q"))
-            outline(fig, x0 + k - 0.47, y0 + n - 0.45, x0 + k + 0.47, y0 + n + 0.45, theme.color("O"))
-    fig.add_scatter(x=xs, y=ys, text=texts, mode="text", textfont={"size": 14}, hoverinfo="skip", showlegend=False)
-    fig.update_layout(margin={"l": 0, "r": 0, "t": 4, "b": 0})
-    fig.update_xaxes(visible=False, range=[-0.7, H * (d + 0.8) - 1.1], fixedrange=True)
-    fig.update_yaxes(visible=False, range=[B * (N + 1.5) - 1.9, -1.4], fixedrange=True)
-    return fig
+        texts.append((x0 + (d - 1) / 2, y0 - 0.85, f"<b>{name}</b>" if chosen else name))
+    x0, y0 = h * (d + 1), b * (N + 1) + 1
+    strength[y0 + n, x0 : x0 + d] = 0.4
+    strength[y0 + n, x0 + k] = 0.6
+    fig.add_heatmap(
+        z=strength,
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, theme.color("Q", 0.0)], [1, theme.color("Q")]],
+        showscale=False,
+        xgap=3,
+        ygap=3,
+        hoverinfo="skip",
+    )
+    fig.add_scatter(
+        x=[x for x, _, _ in texts],
+        y=[y for _, y, _ in texts],
+        text=[text for _, _, text in texts],
+        mode="text",
+        textfont={"size": 14},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    fig.add_frame(x0 - 0.54, y0 - 0.54, x0 + d - 0.46, y0 + N - 0.46, theme.color("Q"))
+    fig.add_frame(x0 + k - 0.48, y0 + n - 0.46, x0 + k + 0.48, y0 + n + 0.46, theme.color("O"))
+    fig.update(margin={"l": 0, "r": 0, "t": 4, "b": 0})
+    fig.xaxis(visible=False, range=[-0.7, H * (d + 1) - 1.3], fixedrange=True)
+    fig.yaxis(visible=False, range=[B * (N + 1) - 0.3, -0.4], fixedrange=True)
+    return fig.figure()

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from fmha.figures import theme
 from fmha.figures.axes import ORDER_NAMES
+from fmha.figures.sketch import Sketch
 from fmha.units import format_bytes
 
 _ROLE = {"P": "S", "LSE": "l"}
@@ -15,7 +16,7 @@ _ROLE = {"P": "S", "LSE": "l"}
 
 def memory_held(held: Mapping[str, Mapping[str, int]], height: int = 320) -> go.Figure:
     """Stacked bars, one an order: order -> tensor -> bytes. P is hatched, as it shares its colour with S."""
-    fig = theme.figure("Held in device memory", height)
+    fig = Sketch("Held in device memory", height)
     totals = {order: sum(parts.values()) for order, parts in held.items()}
     longest = max(totals.values())
     shown: set[str] = set()
@@ -38,7 +39,7 @@ def memory_held(held: Mapping[str, Mapping[str, int]], height: int = 320) -> go.
         fig.add_annotation(
             x=total, y=ORDER_NAMES[order], text=f" {format_bytes(total)}", showarrow=False, xanchor="left"
         )
-    fig.update_layout(barmode="stack", bargap=0.35, margin={"t": 72})
-    fig.update_yaxes(autorange="reversed")
-    fig.update_xaxes(title_text="bytes", range=[0, 1.25 * longest], showticklabels=False)
-    return fig
+    fig.update(barmode="stack", bargap=0.35, margin={"t": 72})
+    fig.yaxis(autorange="reversed")
+    fig.xaxis(title="bytes", range=[0, 1.25 * longest], showticklabels=False)
+    return fig.figure()

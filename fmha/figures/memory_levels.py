@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from fmha.figures import theme
 from fmha.figures.axes import byte_tick
+from fmha.figures.sketch import Sketch
 from fmha.hardware import Gpu
 from fmha.units import format_bytes
 
@@ -23,44 +23,61 @@ def format_speed(gbps: float) -> str:
 
 def levels(gpu: Gpu, height: int = 340) -> go.Figure:
     """Two logarithmic bar charts: what each memory holds, and how fast it delivers (where a source says so)."""
-    fig = make_subplots(rows=1, cols=2, horizontal_spacing=0.05, shared_yaxes=True, subplot_titles=("size", "speed"))
     sizes = {"HBM": gpu.hbm_bytes, "L2": gpu.l2_bytes, "SMEM": gpu.smem_bytes, "REG": gpu.register_bytes}
     speeds = {"HBM": gpu.hbm_gbps, "SMEM": gpu.smem_gbps}
-    for role, size in sizes.items():
-        _bar(fig, role, size, format_bytes(size), 1)
-    for role, speed in speeds.items():
-        _bar(fig, role, speed, format_speed(speed), 2)
-    fig.update_layout(template=theme.template(), height=height, margin={"t": 48}, bargap=0.35)
-    fig.update_annotations(font_size=theme.TITLE_SIZE)
+    data = [_bar(role, size, format_bytes(size), "x") for role, size in sizes.items()]
+    data += [_bar(role, speed, format_speed(speed), "x2") for role, speed in speeds.items()]
     ticks = [2.0**e for e in (20, 30, 40)]
-    fig.update_xaxes(
-        type="log", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks], range=[5.7, 14.4], row=1, col=1
-    )
-    fig.update_xaxes(title_text="bytes, all SMs together", row=1, col=1)
-    fig.update_xaxes(type="log", tickvals=[1e2, 1e3, 1e4], ticktext=["0.1", "1", "10"], row=1, col=2)
-    fig.update_xaxes(title_text="TB/s", range=[1.7, 6.3], row=1, col=2)
-    return fig
+    heading = {"showarrow": False, "xref": "paper", "yref": "paper", "y": 1.0, "yanchor": "bottom", "yshift": 6}
+    font = {"size": theme.TITLE_SIZE}
+    layout = {
+        "template": theme.template(),
+        "height": height,
+        "margin": {"t": 48},
+        "bargap": 0.35,
+        "xaxis": {
+            "type": "log",
+            "domain": [0.0, 0.48],
+            "range": [5.7, 14.4],
+            "tickvals": ticks,
+            "ticktext": [byte_tick(v) for v in ticks],
+            "title": {"text": "bytes, all SMs"},
+        },
+        "xaxis2": {
+            "type": "log",
+            "domain": [0.53, 1.0],
+            "range": [1.7, 6.3],
+            "tickvals": [1e2, 1e3, 1e4],
+            "ticktext": ["0.1", "1", "10"],
+            "title": {"text": "TB/s"},
+        },
+        "annotations": [
+            {"text": "size", "x": 0.24, "font": font, **heading},
+            {"text": "speed", "x": 0.765, "font": font, **heading},
+        ],
+    }
+    return go.Figure(data=data, layout=layout)
 
 
-def _bar(fig: go.Figure, role: str, value: float, text: str, column: int) -> None:
-    fig.add_bar(
-        y=[_NAMES[role]],
-        x=[value],
-        text=[text],
-        textposition="outside",
-        orientation="h",
-        marker={"color": theme.color(role), "pattern": theme.hatch("" if role == "HBM" else "/")},
-        showlegend=False,
-        cliponaxis=False,
-        hovertemplate=f"{_NAMES[role]}: {text}<extra></extra>",
-        row=1,
-        col=column,
-    )
+def _bar(role: str, value: float, text: str, axis: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "y": [_NAMES[role]],
+        "x": [value],
+        "text": [text],
+        "textposition": "outside",
+        "orientation": "h",
+        "marker": {"color": theme.color(role), "pattern": theme.hatch("" if role == "HBM" else "/")},
+        "showlegend": False,
+        "cliponaxis": False,
+        "hovertemplate": f"{_NAMES[role]}: {text}<extra></extra>",
+        "xaxis": axis,
+    }
 
 
 def size_and_speed(gpus: Iterable[Gpu], chosen: str, height: int = 440) -> go.Figure:
     """Every GPU as two points, device memory and shared memory: size across, speed up, both logarithmic."""
-    fig = theme.figure("All GPUs: size and speed", height)
+    fig = Sketch("All GPUs: size and speed", height)
     cards = list(gpus)
     for role, symbol in (("HBM", "square"), ("SMEM", "circle")):
         points = [(g, g.hbm_bytes, g.hbm_gbps) if role == "HBM" else (g, g.smem_bytes, g.smem_gbps) for g in cards]
@@ -82,7 +99,7 @@ def size_and_speed(gpus: Iterable[Gpu], chosen: str, height: int = 440) -> go.Fi
             hovertemplate="%{customdata[0]}<br>%{customdata[1]}, %{customdata[2]}<extra></extra>",
         )
     ticks = [2.0**e for e in (20, 25, 30, 35)]
-    fig.update_xaxes(type="log", title_text="size", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks])
-    fig.update_xaxes(range=[6.0, 12.0])
-    fig.update_yaxes(type="log", title_text="speed, TB/s", tickvals=[0.3, 1, 3, 10, 30], range=[-0.8, 2.0])
-    return fig
+    fig.xaxis(type="log", title="size", tickvals=ticks, ticktext=[byte_tick(v) for v in ticks])
+    fig.xaxis(range=[6.0, 12.0])
+    fig.yaxis(type="log", title="speed, TB/s", tickvals=[0.3, 1, 3, 10, 30], range=[-0.8, 2.0])
+    return fig.figure()

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fmha.figures import theme
-from fmha.figures.axes import byte_axis, label, token_axis
+from fmha.figures.axes import byte_axis, token_axis
+from fmha.figures.sketch import Sketch
 from fmha.units import format_bytes
 
 _NAMES = {"naive": "naive: S and P too, O(N²)", "q-outer": "flash: O(N)"}
@@ -28,7 +29,7 @@ def memory_vs_n(
         chosen: the card drawn strongly.
         crossing: the largest N that naive attention fits on it; marked when it is in range.
     """
-    fig = theme.figure("Bytes held in device memory", height)
+    fig = Sketch("Bytes held in device memory", height)
     for order, values in held.items():
         fig.add_scatter(
             x=list(lengths),
@@ -40,13 +41,24 @@ def memory_vs_n(
             customdata=[format_bytes(v) for v in values],
             hovertemplate="N = %{x:,}: %{customdata}<extra></extra>",
         )
-    for name, capacity in cards.items():
-        strong = name == chosen
-        line = {"color": theme.color("HBM", 1.0 if strong else 0.45), "width": 3 if strong else 1.5}
-        fig.add_hline(y=capacity, line={**line, "dash": "solid" if strong else "dot"})
+    fig.shapes += [
+        {
+            "type": "line",
+            "xref": "x domain",
+            "x0": 0,
+            "x1": 1,
+            "y0": capacity,
+            "y1": capacity,
+            "line": {
+                "color": theme.color("HBM", 1.0 if name == chosen else 0.45),
+                "width": 3 if name == chosen else 1.5,
+                "dash": "solid" if name == chosen else "dot",
+            },
+        }
+        for name, capacity in cards.items()
+    ]
     ceiling = cards[chosen]
-    label(
-        fig,
+    fig.add_label(
         0.01,
         math.log10(ceiling),
         f"<b>{chosen}: {format_bytes(ceiling)}</b>",
@@ -55,8 +67,8 @@ def memory_vs_n(
         yanchor="bottom",
     )
     low, high = min(min(v) for v in held.values()), max(max(v) for v in held.values())
-    fig.update_xaxes(**token_axis(lengths))
-    fig.update_yaxes(**byte_axis(low, max(high, 2 * max(cards.values())), "bytes"))
+    fig.xaxis(**token_axis(lengths))
+    fig.yaxis(**byte_axis(low, max(high, 2 * max(cards.values())), "bytes"))
     if crossing and lengths[0] <= crossing <= lengths[-1]:
         fig.add_annotation(
             x=math.log10(crossing),
@@ -69,4 +81,4 @@ def memory_vs_n(
             arrowwidth=2,
             font={"color": theme.color("warn")},
         )
-    return fig
+    return fig.figure()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from fmha.figures import theme
+from fmha.figures.sketch import Sketch
 from fmha.units import format_bytes
 
 KERNELS = (
@@ -27,7 +28,7 @@ def kernel_bytes(by_tensor: Mapping[str, tuple[int, int]]) -> dict[str, list[tup
 
 def naive_kernels(by_tensor: Mapping[str, tuple[int, int]], height: int = 340) -> go.Figure:
     """Stacked bars, one a kernel: bytes read (plain) and written (hatched), by tensor."""
-    fig = theme.figure("Bytes each kernel moves", height)
+    fig = Sketch("Bytes each kernel moves", height)
     kernels = kernel_bytes(by_tensor)
     sums = {name: sum(size for _, _, size in parts) for name, parts in kernels.items()}
     longest = max(max(sums.values()), 1)
@@ -50,7 +51,7 @@ def naive_kernels(by_tensor: Mapping[str, tuple[int, int]], height: int = 340) -
                 hovertemplate=f"{verb} {tensor}: {format_bytes(size)}<extra>kernel {name}</extra>",
             )
         fig.add_annotation(x=sums[name], y=name, text=f" {format_bytes(sums[name])}", showarrow=False, xanchor="left")
-    fig.update_layout(barmode="stack", bargap=0.35)
-    fig.update_yaxes(autorange="reversed")
-    fig.update_xaxes(title_text="bytes", range=[0, 1.28 * longest], showticklabels=False)
-    return fig
+    fig.update(barmode="stack", bargap=0.35)
+    fig.yaxis(autorange="reversed")
+    fig.xaxis(title="bytes", range=[0, 1.28 * longest], showticklabels=False)
+    return fig.figure()

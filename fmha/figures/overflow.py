@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from fmha.figures import theme
+from fmha.figures.sketch import Sketch
 
 Array = NDArray[np.float64]
 
@@ -22,7 +23,7 @@ def last_finite(dtype: type[np.floating]) -> float:
 
 def overflow(top_score: float, height: int = 380) -> go.Figure:
     """log10(exp x) against x in fp16 and fp32 up to the last finite value, and where the row's top score lies."""
-    fig = theme.figure("", height)
+    fig = Sketch("", height)
     for dtype, name, role, dash in (
         (np.float16, "fp16", "warn", "solid"),
         (np.float32, "fp32", "ok", "dash"),
@@ -70,7 +71,7 @@ def overflow(top_score: float, height: int = 380) -> go.Figure:
         yanchor="bottom",
         font={"color": theme.color("m")},
     )
-    fig.update_layout(margin={"t": 40})
-    fig.update_xaxes(title_text="score x", range=[0, max(100.0, 1.05 * top_score)])
-    fig.update_yaxes(title_text="exp(x)", type="log", range=[-0.5, 46], dtick=10, exponentformat="power")
-    return fig
+    fig.update(margin={"t": 40})
+    fig.xaxis(title="score x", range=[0, max(100.0, 1.05 * top_score)])
+    fig.yaxis(title="exp(x)", type="log", range=[-0.5, 46], dtick=10, exponentformat="power")
+    return fig.figure()

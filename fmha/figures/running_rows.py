@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from fmha.figures import theme
+from fmha.figures.sketch import Sketch
 
 Array = NDArray[np.float64]
 HIGHLIGHT = ("solid", "dash", "dot", "dashdot")
@@ -22,7 +23,7 @@ def running_rows(m: Array, first_row: int, chosen: list[int], tile: int, *, heig
         tile: K/V tiles up to this one have been visited; -1: none yet.
     """
     rows, Tc = m.shape
-    fig = theme.figure("", height)
+    fig = Sketch("", height)
     steps = np.arange(Tc)
     shown = np.where(np.isfinite(m), m, np.nan)
     numbers = [first_row + r for r in range(rows)]
@@ -42,9 +43,12 @@ def running_rows(m: Array, first_row: int, chosen: list[int], tile: int, *, heig
         )  # fmt: skip
     if tile >= 0:
         fig.add_vline(x=tile, line={"color": theme.color("SMEM"), "width": 3})
-        fig.add_vrect(x0=tile, x1=Tc - 0.5, fillcolor=theme.NEUTRAL, opacity=0.12, line_width=0, layer="below")
+        fig.add_shape(
+            type="rect", x0=tile, x1=Tc - 0.5, y0=0, y1=1, yref="y domain", fillcolor=theme.NEUTRAL, opacity=0.12,
+            line={"width": 0}, layer="below",
+        )  # fmt: skip
     every = max(1, -(-Tc // 16))
-    fig.update_xaxes(title_text="K/V tile j", range=[-0.5, Tc - 0.5], tickvals=list(range(0, Tc, every)))
-    fig.update_yaxes(title_text="running max m")
-    fig.update_layout(margin={"t": 40})
-    return fig
+    fig.xaxis(title="K/V tile j", range=[-0.5, Tc - 0.5], tickvals=list(range(0, Tc, every)))
+    fig.yaxis(title="running max m")
+    fig.update(margin={"t": 40})
+    return fig.figure()

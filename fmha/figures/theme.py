@@ -14,6 +14,7 @@ NEUTRAL is the fall-back that is readable on both grounds.
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Literal
 
@@ -151,10 +152,11 @@ def as_json() -> str:
     return json.dumps({"roles": ROLES, **PALETTE, "swaps": swaps()}, sort_keys=True)
 
 
+@functools.lru_cache(maxsize=1)
 def template() -> go.layout.Template:
     """The template of every figure: sizes for a lecture hall, clear grounds, role colours in a fixed order.
 
-    It is set on each figure, because importing streamlit replaces Plotly's default template by placeholder
+    `Sketch.figure` sets it on each figure, because importing streamlit replaces Plotly's default template by placeholder
     colours."""
     axis = {
         "gridcolor": GRID,
@@ -186,10 +188,3 @@ def template() -> go.layout.Template:
             "colorscale": {"sequential": fade("S")},
         }
     )
-
-
-def figure(title: str = "", height: int = 380) -> go.Figure:
-    """An empty figure with the template, a title and a height in pixels."""
-    fig = go.Figure()
-    fig.update_layout(template=template(), title={"text": title}, height=height)
-    return fig

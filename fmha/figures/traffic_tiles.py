@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from fmha.figures import theme
-from fmha.figures.axes import outline
+from fmha.figures.sketch import Sketch
 from fmha.units import format_bytes
 
 
@@ -28,7 +29,7 @@ def traffic_tiles(
         rows, cols: the Br and the Bc of the grid. nbytes, fits: [rows, cols].
         chosen: (Br, Bc) of the controls, framed when it is on the grid. role: the loop order, for the colour.
     """
-    fig = theme.figure("Requested bytes by tile size", height)
+    fig = Sketch("Requested bytes by tile size", height)
     sizes, allowed = np.asarray(nbytes, np.float64), np.asarray(fits, np.bool_)
     logs = np.log2(np.maximum(sizes, 1))
     fig.add_heatmap(
@@ -50,17 +51,14 @@ def traffic_tiles(
         format_bytes(v).replace(" ", "<br>") + ("" if ok else "<br>✕")
         for v, ok in zip(sizes.ravel(), allowed.ravel(), strict=True)
     ]
-    fig.add_scatter(x=xs.ravel(), y=ys.ravel(), text=texts, mode="text", textfont={"size": 14}, hoverinfo="skip")
-    fig.update_traces(showlegend=False, selector={"type": "scatter"})
+    fig.add_scatter(
+        x=xs.ravel(), y=ys.ravel(), text=texts, mode="text", textfont={"size": 14}, hoverinfo="skip", showlegend=False
+    )
     if chosen[0] in rows and chosen[1] in cols:
         y, x = list(rows).index(chosen[0]), list(cols).index(chosen[1])
-        outline(fig, x - 0.5, y - 0.5, x + 0.5, y + 0.5, theme.color("Q"))
-    plain = {"showgrid": False, "zeroline": False}
-    fig.update_xaxes(
-        title_text="Bc, keys in a K/V tile", tickvals=list(range(len(cols))), ticktext=[str(c) for c in cols], **plain
-    )
-    fig.update_yaxes(
-        title_text="Br, rows in a Q tile", tickvals=list(range(len(rows))), ticktext=[str(r) for r in rows], **plain
-    )
-    fig.update_layout(margin={"t": 48})
-    return fig
+        fig.add_frame(x - 0.5, y - 0.5, x + 0.5, y + 0.5, theme.color("Q"))
+    plain: dict[str, Any] = {"showgrid": False, "zeroline": False}
+    fig.xaxis(title="Bc, keys in a K/V tile", tickvals=list(range(len(cols))), ticktext=[str(c) for c in cols], **plain)
+    fig.yaxis(title="Br, rows in a Q tile", tickvals=list(range(len(rows))), ticktext=[str(r) for r in rows], **plain)
+    fig.update(margin={"t": 48})
+    return fig.figure()

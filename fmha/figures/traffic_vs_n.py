@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from fmha.figures import theme
 from fmha.figures.axes import ORDER_NAMES, byte_axis, token_axis
+from fmha.figures.sketch import Sketch
 from fmha.units import format_bytes, format_ratio
 
 
@@ -26,7 +27,7 @@ def traffic_vs_n(
         theorem2: N^2 d^2 / M in bytes, a growth law without a constant.
         chosen: the N of the controls, marked by a line.
     """
-    fig = theme.figure("Requested bytes", height)
+    fig = Sketch("Requested bytes", height)
     for order, values in moved.items():
         fig.add_scatter(
             x=list(lengths),
@@ -54,17 +55,17 @@ def traffic_vs_n(
         )
     everything = [*moved.values(), compulsory, theorem2]
     fig.add_vline(x=chosen, line={"color": theme.color("Q"), "width": 2, "dash": "dot"})
-    fig.update_xaxes(**token_axis(lengths))
-    fig.update_yaxes(**byte_axis(min(map(min, everything)), max(map(max, everything)), "bytes requested"))
-    fig.update_layout(margin={"t": 96})
-    return fig
+    fig.xaxis(**token_axis(lengths))
+    fig.yaxis(**byte_axis(min(map(min, everything)), max(map(max, everything)), "bytes requested"))
+    fig.update(margin={"t": 96})
+    return fig.figure()
 
 
 def ratio_vs_n(
     lengths: Sequence[int], ratios: Mapping[str, Sequence[float]], chosen: int, height: int = 360
 ) -> go.Figure:
     """Naive bytes divided by flash bytes, for each flash order; 1 is drawn: below it, naive moves less."""
-    fig = theme.figure("Naive bytes / flash bytes", height)
+    fig = Sketch("Naive bytes / flash bytes", height)
     for order, values in ratios.items():
         fig.add_scatter(
             x=list(lengths),
@@ -78,8 +79,8 @@ def ratio_vs_n(
         )
     fig.add_hline(y=1.0, line={"color": theme.NEUTRAL, "width": 2, "dash": "dash"})
     fig.add_vline(x=chosen, line={"color": theme.color("Q"), "width": 2, "dash": "dot"})
-    fig.update_xaxes(**token_axis(lengths))
+    fig.xaxis(**token_axis(lengths))
     top = max((max(v) for v in ratios.values()), default=1.0)
-    fig.update_yaxes(title_text="times", range=[0, 1.15 * max(top, 1.2)])
-    fig.update_layout(margin={"t": 72})
-    return fig
+    fig.yaxis(title="times", range=[0, 1.15 * max(top, 1.2)])
+    fig.update(margin={"t": 72})
+    return fig.figure()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from fmha.events import PHASES
 from fmha.figures import theme
-from fmha.figures.axes import label, outline
-from fmha.figures.matrices import matrix, step
+from fmha.figures.matrices import matrix, number, step
+from fmha.figures.sketch import Sketch
 from fmha.simulation import Run, WorkerState
 
 
@@ -156,48 +157,57 @@ def ghost(run: Run, S: np.ndarray, done: int, height: int = 330) -> go.Figure:
     """The N x N score matrix that is never stored: tiles not seen yet, in shared memory now, and forgotten.
 
     Args:
-        S: [Nq, Nk] scores, for the numbers. done: events done by each worker.
+        S: [Nq, Nk] scores, for the numbers.
+        done: events done by each worker.
     """
-    fig = theme.figure("", height)
+    fig = Sketch("", height)
     Br, Bc = run.tiling.Br, run.tiling.Bc
     Nq, Nk = S.shape
+    strength, texts = np.zeros((Nq, Nk)), np.full((Nq, Nk), "", dtype=object)
     for worker in np.unique(run.events["worker"]):
         rows = worker_events(run, int(worker))[:done]
         current = _current_tile(run, rows)
-        for row in rows:
-            event = run.events[row]
+        for event in run.events[rows]:
             if PHASES[event["phase"]].code != "S":
                 continue
-            i, j = int(event["i"]), int(event["j"])
-            now = current == (i, j)
-            y0, x0 = i * Br, j * Bc
-            y1, x1 = min(y0 + Br, Nq), min(x0 + Bc, Nk)
-            fig.add_shape(
-                type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"width": 0}, layer="below",
-                fillcolor=theme.color("S", 0.5 if now else 0.12),
-            )  # fmt: skip
-            if now:
-                outline(fig, x0 + 0.03, y0 + 0.03, x1 - 0.03, y1 - 0.03, theme.color("S"))
-            for y in range(y0, y1):
-                for x in range(x0, x1):
-                    text = f"<b>{S[y, x]:g}</b>" if now else "·"
-                    label(fig, x + 0.5, y + 0.5, text.replace("-", "−"), font={"size": 18})
-    for x in range(Nk + 1):
-        heavy = x % Bc == 0 or x == Nk
-        fig.add_shape(type="line", x0=x, x1=x, y0=0, y1=Nq, line={"color": theme.color("skip", 0.9 if heavy else 0.35),
-                      "width": 2 if heavy else 1, "dash": "dash"})  # fmt: skip
-    for y in range(Nq + 1):
-        heavy = y % Br == 0 or y == Nq
-        fig.add_shape(type="line", x0=0, x1=Nk, y0=y, y1=y, line={"color": theme.color("skip", 0.9 if heavy else 0.35),
-                      "width": 2 if heavy else 1, "dash": "dash"})  # fmt: skip
-    ticks = lambda n: [k + 0.5 for k in range(n)]  # noqa: E731
-    fig.add_scatter(x=[0], y=[0], mode="markers", marker={"opacity": 0}, showlegend=False, hoverinfo="skip")
-    fig.update_xaxes(range=[-0.05, Nk + 0.05], tickvals=ticks(Nk), ticktext=[f"key {k + 1}" for k in range(Nk)],
-                     showgrid=False, zeroline=False, fixedrange=True)  # fmt: skip
-    fig.update_yaxes(range=[Nq + 0.05, -0.05], tickvals=ticks(Nq), ticktext=[f"row {k + 1}" for k in range(Nq)],
-                     showgrid=False, zeroline=False, fixedrange=True)  # fmt: skip
-    fig.update_layout(margin={"t": 8})
-    return fig
+            tile = (int(event["i"]), int(event["j"]))
+            here = np.s_[tile[0] * Br : (tile[0] + 1) * Br, tile[1] * Bc : (tile[1] + 1) * Bc]
+            strength[here] = 1.0 if tile == current else 0.25
+            texts[here] = [[f"<b>{number(x)}</b>" for x in line] for line in S[here]] if tile == current else "·"
+    fig.add_heatmap(
+        z=strength,
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, theme.color("S", 0.0)], [1, theme.color("S", 0.5)]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        hoverinfo="skip",
+    )
+    columns, lines = np.meshgrid(np.arange(Nk), np.arange(Nq))
+    fig.add_scatter(
+        x=columns.ravel(),
+        y=lines.ravel(),
+        text=texts.ravel().tolist(),
+        mode="text",
+        textfont={"size": 18},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    edges = [("v", x) for x in (*range(0, Nk, Bc), Nk)] + [("h", y) for y in (*range(0, Nq, Br), Nq)]
+    line = {"color": theme.color("skip"), "width": 2, "dash": "dash"}
+    fig.shapes += [
+        {"type": "line", "x0": at - 0.5, "x1": at - 0.5, "y0": -0.5, "y1": Nq - 0.5, "line": line}
+        if way == "v"
+        else {"type": "line", "x0": -0.5, "x1": Nk - 0.5, "y0": at - 0.5, "y1": at - 0.5, "line": line}
+        for way, at in edges
+    ]
+    plain: dict[str, Any] = {"showgrid": False, "zeroline": False, "fixedrange": True}
+    keys, queries = list(range(Nk)), list(range(Nq))
+    fig.xaxis(range=[-0.55, Nk - 0.45], tickvals=keys, ticktext=[f"key {k + 1}" for k in keys], **plain)
+    fig.yaxis(range=[Nq - 0.45, -0.55], tickvals=queries, ticktext=[f"row {k + 1}" for k in queries], **plain)
+    fig.update(margin={"t": 8})
+    return fig.figure()
 
 
 def _current_tile(run: Run, rows: list[int]) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fmha.figures import theme
+from fmha.figures.sketch import Sketch
 
 LIGHT_GROUND, DARK_GROUND = "#ffffff", "#10151c"
 GROUPS = (
@@ -84,7 +85,7 @@ def test_template_does_not_depend_on_streamlit() -> None:
     before = pio.templates.default
     try:
         pio.templates.default = "none"
-        layout = theme.figure("title").layout
+        layout = Sketch("title").figure().layout
         assert layout.template.layout.font.size >= 14
         assert layout.template.layout.colorway[0] == theme.color("Q")
     finally:
