@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-# The script has not been running for a tenth of a second, nothing is faded out as stale, every chart is drawn.
+# The script has not been running for a fifth of a second, nothing is faded out as stale, every chart is drawn.
 SETTLED = """() => {
   const app = document.querySelector('[data-testid=stApp]');
   const quiet = app?.dataset.testScriptState === 'notRunning' && !document.querySelector('[data-stale=true]')
     && [...document.querySelectorAll('.fmha-chart')].every((c) => c.dataset.drawn);
   if (!quiet) { window.__quietSince = undefined; return false; }
   window.__quietSince ??= performance.now();
-  return performance.now() - window.__quietSince > 100;
+  return performance.now() - window.__quietSince > 200;
 }"""
 START_S = 90  # a cold start on a busy machine
 
@@ -112,6 +112,7 @@ class Visit:
     def settled(self, heading: str | None = None) -> Visit:
         """Wait until the script has run, the heading (if given) is shown and every chart is drawn."""
         self.page.locator("h1", has_text=heading).first.wait_for(timeout=60_000)
+        self.page.evaluate("window.__quietSince = undefined")
         self.page.wait_for_function(SETTLED, timeout=60_000)
         return self
 
@@ -130,6 +131,13 @@ class Visit:
     def query(self) -> str:
         """The address bar's query string."""
         return urlsplit(self.page.url).query
+
+    def until(self, truth: Callable[[], bool], seconds: float = 10) -> None:
+        """Wait until `truth` holds; it is asserted at the end."""
+        end = time.monotonic() + seconds
+        while not truth() and time.monotonic() < end:
+            self.page.wait_for_timeout(100)
+        assert truth()
 
     def check(self) -> None:
         """Nothing went wrong: no error on the console, no exception on the page, no request to the outside."""
