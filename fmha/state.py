@@ -345,6 +345,7 @@ class Machine:
         self.hbm = {"Q": Q, "K": K, "V": V}
         self.bounds = [row_bounds(p, b) for b in range(p.B)]
         self._fetched: set[tuple[int, int, str, int]] = set()  # naive: (b, h, tensor, j) that some worker loads
+        self._kernel: dict[int, int] = {}  # worker -> the kernel it is in
         self._last: dict[int, tuple[str, tuple[int, ...]]] = {}  # worker -> latest formula and the tile it was for
         self._pending: dict[int, tuple[Array, Array]] = {}  # worker -> P, l_new, computed with m_new
 
@@ -379,7 +380,12 @@ class Machine:
             raise SimulationError(f"phase={event['phase']} is out of range 0 to {len(PHASES) - 1}.")
         phase = PHASES[event["phase"]]
         self._check_range(event, phase)
-        slots = self.smem.setdefault(int(event["worker"]), {})
+        worker, kernel = int(event["worker"]), int(event["kernel"])
+        slots = self.smem.setdefault(worker, {})
+        if self._kernel.setdefault(worker, kernel) != kernel:  # shared memory does not outlive a kernel
+            self._kernel[worker] = kernel
+            slots.clear()
+            self._last.pop(worker, None)
         if phase.is_load:
             self._load(event, phase.tensor, slots)
         elif phase.is_store:
@@ -554,6 +560,9 @@ class Machine:
 
     def _do_softmax(self, event: np.void, slots: dict[str, tuple[tuple[int, ...], Array]]) -> None:
         tiles = range(self.tiling.Tc(self.problem))
+        for j in tiles:
+            if slots.get(f"S{j}", (None,))[0] != (*self._tag(event, "S")[:3], j):
+                raise SimulationError(f"{_name(event)} reads S of tile {j}, but it is not resident.")
         S = np.concatenate([slots[f"S{j}"][1] for j in tiles], axis=-1)
         m, l = np.full(len(S), -np.inf, S.dtype), np.zeros(len(S), S.dtype)
         _, _, E, total = online_update(m, l, S)
