@@ -156,8 +156,9 @@ def as_json() -> str:
 def template() -> go.layout.Template:
     """The template of every figure: sizes for a lecture hall, clear grounds, role colours in a fixed order.
 
-    `Sketch.figure` sets it on each figure, because importing streamlit replaces Plotly's default template by placeholder
-    colours."""
+    `Sketch.figure` sets it on each figure, because importing streamlit replaces Plotly's default template by
+    placeholder colours.
+    """
     axis = {
         "gridcolor": GRID,
         "zerolinecolor": GRID,
