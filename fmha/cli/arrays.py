@@ -11,11 +11,20 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmha.errors import InputError, LimitError
+from fmha.errors import FmhaError, InputError, LimitError
 from fmha.units import format_bytes
 
 MAX_FILE_BYTES = 1 << 30
-_DAMAGED = (ValueError, EOFError, RuntimeError, NotImplementedError, zlib.error, SyntaxError, TypeError)
+_DAMAGED = (
+    ValueError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    zlib.error,
+    zipfile.BadZipFile,
+    SyntaxError,
+    TypeError,
+)
 
 
 @dataclass(frozen=True)
@@ -44,19 +53,24 @@ def read_npz(filename: str) -> FileArrays:
     """
     shown = filename if len(filename) <= 80 else "..." + filename[-77:]
     try:
-        with zipfile.ZipFile(Path(filename)) as archive:
+        with _opened(filename, shown) as archive:
             Q, K, V = (_member(archive, name, shown) for name in ("Q", "K", "V"))
             lens_k, left_pad = (_lengths(archive, name, shown) for name in ("lens_k", "left_pad"))
+    except FmhaError:
+        raise
     except OSError as error:
         raise InputError(f"{shown} cannot be read: {error.strerror or error}.") from None
-    except InputError:
-        raise
-    except zipfile.BadZipFile:
-        raise InputError(f"{shown} is not an .npz file: make one with numpy.savez(FILE, Q=Q, K=K, V=V).") from None
     except _DAMAGED:
         raise InputError(f"{shown} is damaged: write it again with numpy.savez(FILE, Q=Q, K=K, V=V).") from None
     _check_shapes({"Q": Q, "K": K, "V": V}, shown)
     return FileArrays(Q, K, V, lens_k, left_pad)
+
+
+def _opened(filename: str, shown: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(Path(filename))
+    except zipfile.BadZipFile:
+        raise InputError(f"{shown} is not an .npz file: make one with numpy.savez(FILE, Q=Q, K=K, V=V).") from None
 
 
 def _member(archive: zipfile.ZipFile, name: str, shown: str) -> NDArray[np.generic]:

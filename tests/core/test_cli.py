@@ -1,0 +1,391 @@
+"""`python -m fmha`: what it prints, what it writes, and how it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmha import Problem, Tiling, load, simulate, traffic
+from fmha.cli import main
+from tests.core.yardstick import gen
+
+ISSUE_LINE = "traffic --B 1 --H 16 --N 4096 --d 64 --Br 32 --Bc 32 --dtype fp32 --order q-outer --json"
+
+
+def answer(capsys: pytest.CaptureFixture[str], line: str) -> Any:
+    """The JSON that a command prints."""
+    assert main(line.split()) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a refused command prints; it must exit with 2 and print nothing else."""
+    try:
+        code = main(arguments)
+    except SystemExit as exit_:
+        code = exit_.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert code == 2 and out == "" and err.endswith("\n") and err.count("\n") == 1
+    assert err.startswith("python -m fmha") and len(err) < 500 and "Traceback" not in err
+    return err
+
+
+# --- traffic --------------------------------------------------------------------------------------------------------
+
+
+def test_the_issue_line_as_a_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fmha", *ISSUE_LINE.split()], capture_output=True, text=True, check=True
+    )
+    out = json.loads(done.stdout)
+    tensor = 16 * 4096 * 64 * 4
+    assert out["requested_read_bytes"] == tensor + 128 * 2 * tensor
+    assert out["requested_write_bytes"] == tensor
+    assert out["flops"] == 4 * 16 * 4096 * 4096 * 64
+    assert out["smem_bytes"] == 37248 and out["compulsory_bytes"] == 4 * tensor and done.stderr == ""
+    assert out["problem"]["Nk"] == 4096 and out["problem"]["scale"] == 0.125
+    assert out["tiling"] == {"Br": 32, "Bc": 32, "Tr": 128, "Tc": 128} and out["order"] == "q-outer"
+    assert out["by_tensor"]["Q"] == {"read": tensor, "write": 0}
+
+
+@pytest.mark.parametrize(
+    ("line", "p", "t", "order", "lse"),
+    [
+        ("--N 1000 --Br 64 --Bc 16 --causal --lse", Problem(N=1000, causal=True), Tiling(64, 16), "q-outer", True),
+        ("--Nq 7 --Nk 9 --d 3 --causal tl --order kv-outer", Problem(Nq=7, Nk=9, d=3, causal="tl"), Tiling(32, 32),
+         "kv-outer", False),
+        ("--N 9 --Nk 4 --causal=br", Problem(N=9, Nk=4, causal=True), Tiling(32, 32), "q-outer", False),
+        ("--B 2 --N 8 --lens-k 0,2 --left-pad 1,1 --Bc 2", Problem(B=2, N=8, lens_k=(0, 2), left_pad=(1, 1)),
+         Tiling(32, 2), "q-outer", False),
+        ("--N 8 --H 4 --Hk 2 --dtype bf16 --order naive", Problem(N=8, H=4, Hk=2, dtype="bf16"), Tiling(32, 32),
+         "naive", False),
+        ("--N 8 --causal none --scale -1e-3", Problem(N=8, scale=-1e-3), Tiling(32, 32), "q-outer", False),
+    ],
+)  # fmt: skip
+def test_options_reach_the_problem(
+    capsys: pytest.CaptureFixture[str], line: str, p: Problem, t: Tiling, order: str, lse: bool
+) -> None:
+    results = [answer(capsys, f"traffic {line} --json --method {method}") for method in ("auto", "events", "closed")]
+    expected = traffic(p, t, order, write_lse=lse).as_dict()
+    for out in results:
+        assert {key: out[key] for key in expected if key != "method"} == {
+            k: v for k, v in expected.items() if k != "method"
+        }
+        assert out["problem"]["scale"] == p.scale and out["problem"]["causal"] == p.causal
+        assert out["problem"]["lens_k"] == (None if p.lens_k is None else list(p.lens_k))
+    assert [out["method"] for out in results] == ["events", "events", "closed form"]
+
+
+def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("traffic --N 1000000 --H 32 --order kv-outer --causal".split()) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "requested read",
+        "requested written",
+        "initialisation",
+        "compulsory",
+        "TiB",
+        "GiB",
+        "FLOP",
+        "causal",
+    ):
+        assert words in out
+    assert "nan" not in out and "inf" not in out and max(map(len, out.splitlines())) <= 110
+
+
+# --- simulate -------------------------------------------------------------------------------------------------------
+
+
+def test_simulate_json_is_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    out = answer(capsys, "simulate --input worked --json")
+    w = load("worked", Problem(N=4, d=4))
+    run = simulate(w.problem, Tiling(2, 2), w.Q, w.K, w.V)
+    for name in ("O", "LSE", "m", "l", "alpha"):
+        np.testing.assert_array_equal(np.array(out[name]), getattr(run, name))
+        assert out["shapes"][name] == list(getattr(run, name).shape)
+    assert out["tiling"] == {"Br": 2, "Bc": 2, "Tr": 2, "Tc": 2} and out["input"] == w.title
+
+
+@pytest.mark.parametrize(
+    ("line", "shape"),
+    [
+        ("--input sentence --layer 3 --head 1", [1, 1, 16, 32]),
+        ("--input sentence --H 12", [1, 12, 16, 32]),
+        ("--input passage --N 40", [1, 1, 40, 32]),
+        ("--input rising --N 10 --seed 4", [1, 1, 10, 32]),
+        ("--H 2 --Hk 1 --Nq 3 --Nk 5 --d 2 --B 2", [2, 2, 3, 2]),
+        ("--input sink --Nk 50", [1, 1, 128, 32]),
+    ],
+)
+@pytest.mark.parametrize("order", ["q-outer", "kv-outer", "naive"])
+def test_sizes_come_from_the_input(capsys: pytest.CaptureFixture[str], line: str, shape: list[int], order: str) -> None:
+    out = answer(capsys, f"simulate {line} --order {order} --json --precision dtype --dtype fp16 --sms 4 --gpu A100-80")
+    assert out["shapes"]["O"] == shape == list(np.array(out["O"]).shape) and out["precision"] == "dtype"
+
+
+def test_rows_without_keys_are_minus_infinity_and_never_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("simulate --Nq 4 --Nk 2 --d 2 --causal --json".split()) == 0
+    text = capsys.readouterr().out
+    assert "NaN" not in text and text.count("-Infinity") == 4
+    assert json.loads(text)["LSE"][0][0][:2] == [-math.inf, -math.inf]
+    assert main("simulate --Nq 4 --Nk 2 --d 2 --causal".split()) == 0
+    assert "2 of 4 see no key: their O is 0 and their LSE is -inf" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("order", ["q-outer", "kv-outer", "naive"])
+@pytest.mark.parametrize("more", ["", " --N 1 --d 1", " --input sentence", " --N 600 --Bc 16", " --lse"])
+def test_summary(capsys: pytest.CaptureFixture[str], order: str, more: str) -> None:
+    if "lse" in more and order != "q-outer":
+        return
+    assert main(f"simulate --order {order}{more}".split()) == 0
+    out = capsys.readouterr().out
+    assert "LSE =" in out and "float64 reference" in out and "nan" not in out
+    assert len(out.splitlines()) < 35 and max(map(len, out.splitlines())) <= 110
+
+
+def test_npz_has_results_and_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "run.bin"  # written under exactly this name
+    assert main(f"simulate --N 20 --d 3 --Br 8 --Bc 4 --npz {target}".split()) == 0
+    assert str(target) in capsys.readouterr().out
+    made = load("random", Problem(N=20, d=3))
+    run = simulate(Problem(N=20, d=3), Tiling(8, 4), made.Q, made.K, made.V)
+    with np.load(target, allow_pickle=False) as file:
+        for name in ("O", "LSE", "m", "l", "alpha"):
+            np.testing.assert_array_equal(file[name], getattr(run, name))
+        for column in run.events.dtype.names or ():
+            np.testing.assert_array_equal(file["events"][column], run.events[column])
+        assert json.loads(str(file["about"]))["problem"]["Nq"] == 20
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def save(path: Path, **arrays: Any) -> str:
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_file_gives_shapes_dtype_and_padding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Q, K, V = gen(2, 4, 3, 5, 2, Hk=2)
+    path = save(tmp_path / "a.npz", Q=Q, K=K, V=V, lens_k=np.array([5, 2]), extra=np.arange(3))
+    out = answer(capsys, f"simulate --file {path} --Br 2 --Bc 2 --json")
+    p = Problem(B=2, H=4, Hk=2, Nq=3, Nk=5, d=2, lens_k=(5, 2))
+    np.testing.assert_allclose(out["O"], simulate(p, Tiling(2, 2), Q, K, V).O, rtol=1e-15)
+    assert out["problem"]["dtype"] == "fp32" and out["input"] == "a.npz"
+    out = answer(capsys, f"simulate --file {path} --lens-k 5,5 --N 3 --d 2 --causal --json")
+    assert out["problem"]["lens_k"] == [5, 5] and out["problem"]["causal"] == "bottom-right"
+    half = save(tmp_path / "b.npz", Q=Q.astype(np.float16), K=K.astype(np.float16), V=V.astype(np.float16))
+    assert answer(capsys, f"simulate --file {half} --json")["problem"]["dtype"] == "fp16"
+    assert answer(capsys, f"simulate --file {half} --dtype bf16 --json")["problem"]["dtype"] == "bf16"
+
+
+def hostile(tmp_path: Path) -> dict[str, tuple[str, str]]:
+    """Files that must be refused, and words of the sentence."""
+    Q, K, V = gen(1, 2, 3, 4, 2)
+    out = {}
+
+    def put(name: str, words: str, **arrays: Any) -> None:
+        out[name] = (save(tmp_path / f"{name}.npz", **arrays), words)
+
+    put("no_v", "has no array V", Q=Q, K=K)
+    put("empty_archive", "has no array Q")
+    put("objects", "object arrays are not accepted", Q=np.array([{}, None], object), K=K, V=V)
+    put("strings", "holds values of type <U1", Q=np.array(["a"]), K=K, V=V)
+    put("complex", "holds values of type complex128", Q=Q * 1j, K=K, V=V)
+    put("bools", "holds values of type bool", Q=Q > 0, K=K, V=V)
+    put("two_axes", "four axes [B, H, N, d]", Q=Q[0, 0], K=K, V=V)
+    put("five_axes", "four axes", Q=Q[None], K=K, V=V)
+    put("k_not_v", "both must be [B, Hk, Nk, d]", Q=Q, K=K, V=V[:, :, :2])
+    put("d_differs", "d (last) must be equal", Q=Q[..., :1], K=K, V=V)
+    put("b_differs", "B (first)", Q=np.repeat(Q, 2, 0), K=K, V=V)
+    put("heads", "H must be a multiple of Hk", Q=np.repeat(Q, 3, 1)[:, :3], K=K, V=V)
+    put("no_tokens", "Nq=0 is out of range", Q=Q[:, :, :0], K=K, V=V)
+    put("no_keys", "Nk=0 is out of range", Q=Q, K=K[:, :, :0], V=V[:, :, :0])
+    put("no_batch", "B=0 is out of range", Q=Q[:0], K=K[:0], V=V[:0])
+    put("no_heads", "H=0 is out of range", Q=Q[:, :0], K=K[:, :0], V=V[:, :0])
+    put("nan", "K holds NaN or infinity", Q=Q, K=K * np.nan, V=V)
+    put("long_lens", "lens_k has 2 entries for B=1", Q=Q, K=K, V=V, lens_k=np.array([1, 2]))
+    put("wrong_lens", "lens_k[0]=9 is out of range", Q=Q, K=K, V=V, lens_k=np.array([9]))
+    put("float_lens", "must be one whole number per batch entry", Q=Q, K=K, V=V, lens_k=np.array([1.5]))
+    for name, content in (
+        ("png", b"\x89PNG\r\n\x1a\n" + bytes(50)), ("nothing", b""), ("text", b"Q,K,V"), ("pickle", b"\x80\x04N."),
+    ):  # fmt: skip
+        (tmp_path / f"{name}.npz").write_bytes(content)
+        out[name] = (str(tmp_path / f"{name}.npz"), "is not an .npz file")
+    single = io.BytesIO()
+    np.save(single, Q)
+    (tmp_path / "single.npy").write_bytes(single.getvalue())
+    out["npy"] = (str(tmp_path / "single.npy"), "is not an .npz file")
+    whole = Path(save(tmp_path / "whole.npz", Q=Q, K=K, V=V)).read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    out["cut"] = (str(tmp_path / "cut.npz"), "is not an .npz file")
+    flipped = bytearray(whole)
+    flipped[150] ^= 0xFF
+    (tmp_path / "flipped.npz").write_bytes(flipped)
+    out["flipped"] = (str(tmp_path / "flipped.npz"), "damaged")
+    lying = single.getvalue().replace(b"(1, 2, 3, 2)", b"(9**9,9,9,9)").replace(b"9**9", b"9999")
+    for name, member in (("lying_header", lying), ("garbage_member", b"\x93NUMPY garbage"), ("empty_member", b"")):
+        with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as archive:
+            archive.writestr("Q.npy", member)
+            for other in "KV":
+                archive.writestr(f"{other}.npy", single.getvalue())
+        out[name] = (str(tmp_path / f"{name}.npz"), "damaged")
+    out["missing"] = (str(tmp_path / "missing.npz"), "cannot be read: No such file")
+    out["folder"] = (str(tmp_path), "cannot be read")
+    return out
+
+
+def test_hostile_files_are_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, (path, words) in hostile(tmp_path).items():
+        assert words in refusal(capsys, "simulate", "--file", path), name
+
+
+def test_zip_bomb_is_refused_by_its_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (1, 1, 1 << 20, 160)}
+    )
+    path = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("Q.npy", "w") as member,
+    ):
+        member.write(header.getvalue())
+        for _ in range(1281):
+            member.write(bytes(1 << 20))
+    assert "unpacks to 1.25 GiB, and 1.00 GiB are allowed" in refusal(capsys, "simulate", "--file", str(path))
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", "no command was given: use traffic or simulate"),
+        ("kernels", "invalid choice: 'kernels'"),
+        ("traffic", "no sequence length was given"),
+        ("traffic --N 0", "N=0 is out of range: use 1 to 16,777,216"),
+        ("traffic --N -5", "N=-5 is out of range"),
+        ("traffic --N abc", "--N: 'abc' is not a whole number"),
+        ("traffic --N 1.5", "'1.5' is not a whole number"),
+        ("traffic --N", "--N: expected one argument"),
+        ("traffic --N 8 --n 8", "unrecognized arguments: --n 8"),
+        ("traffic --N 8 stray", "unrecognized arguments: stray"),
+        ("traffic --N 8 --Nq 9", "N=8 and Nq=9 were both given"),
+        ("traffic --N 8 --B 0", "B=0"),
+        ("traffic --N 8 --H 6 --Hk 4", "H=6 query heads cannot share Hk=4"),
+        ("traffic --N 8 --d 0", "d=0"),
+        ("traffic --N 8 --Br 0", "Br=0"),
+        ("traffic --N 8 --Bc -1", "Bc=-1"),
+        ("traffic --N 8 --dtype fp8", "dtype='fp8' is not offered: use fp32, fp16, bf16"),
+        ("traffic --N 8 --order flash", "order='flash' is not known: use q-outer"),
+        ("traffic --N 8 --method magic", "method='magic' is not known"),
+        ("traffic --N 8 --scale nan", "scale=nan is not a finite number"),
+        ("traffic --N 8 --scale x", "'x' is not a number"),
+        ("traffic --N 8 --causal up", "--causal: invalid choice: 'up'"),
+        ("traffic --N 8 --lens-k 1,2", "lens_k has 2 entries for B=1"),
+        ("traffic --N 8 --lens-k 9", "lens_k[0]=9 is out of range: use 0 to 8"),
+        ("traffic --N 8 --lens-k -1", "lens_k[0]=-1"),
+        ("traffic --N 8 --left-pad 1;2", "'1;2' is not a list of whole numbers"),
+        ("traffic --N 8 --lse --order naive", "--lse is for q-outer"),
+        ("traffic --N 16777216 --Br 1 --Bc 1 --method events", "events, and 10.0 million are allowed"),
+        ("simulate --input novel", "input='novel' is not known: use one of random"),
+        ("simulate --input sentence --N 17", "has N=16, d=32, but N=17"),
+        ("simulate --input sentence --layer 6", "layer=6 is out of range: use 0 to 5"),
+        ("simulate --input passage --head 4", "head=4 is out of range: use 0 to 3"),
+        ("simulate --seed -1", "seed=-1"),
+        ("simulate --precision fp64", "use \"float64\" or \"dtype\""),
+        ("simulate --gpu Voodoo2", "gpu='Voodoo2' is not known"),
+        ("simulate --sms 0", "sms=0 is out of range"),
+        ("simulate --lse --order kv-outer", "--lse is for q-outer"),
+        ("simulate --N 100000", "10.0 million are allowed"),
+        ("simulate --N 100000 --Br 1000 --Bc 1000", "scores would take minutes"),
+        ("simulate --N 16777216 --d 4096", "of memory, and 4.00 GiB is allowed"),
+        ("simulate --N 9000 --json", "use --npz FILE"),
+        ("simulate --npz /nonexistent/folder/x.npz", "cannot be written"),
+        ("simulate --input worked --file x.npz", "--input and --file were both given"),
+        ("traffic --N " + "9" * 5000, "is not a whole number"),
+        ("traffic --N 8 --order " + "x" * 5000, "is not known"),
+        ("traffic --N 8 " + "--x" * 500, "unrecognized arguments"),
+    ],
+)  # fmt: skip
+def test_bad_arguments(capsys: pytest.CaptureFixture[str], line: str, words: str) -> None:
+    assert words in refusal(capsys, *line.split())
+
+
+def test_file_and_shape_that_disagree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Q, K, V = gen(1, 1, 3, 3, 2)
+    path = save(tmp_path / "a.npz", Q=Q, K=K, V=V)
+    assert "--N 4 was given, but the file has N=3: leave --N out" in refusal(
+        capsys, "simulate", "--file", path, "--N", "4"
+    )
+    assert "--d 3 was given" in refusal(capsys, "simulate", "--file", path, "--d", "3")
+
+
+# --- manners --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["--help", "traffic --help", "simulate -h"])
+def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line.split())
+    out = capsys.readouterr().out
+    assert caught.value.code == 0 and "examples:\n  python -m fmha" in out
+    assert line != "simulate -h" or "-Infinity" in out
+
+
+def test_examples_in_the_help_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Q, K, V = gen(1, 2, 9, 9, 4)
+    save(tmp_path / "qkv.npz", Q=Q, K=K, V=V)
+    lines = []
+    for command in ("--help", "traffic --help", "simulate --help"):
+        with pytest.raises(SystemExit):
+            main(command.split())
+        text = capsys.readouterr().out.split("examples:\n")[1]
+        lines += [line.split("python -m fmha ")[1] for line in text.splitlines() if "--help" not in line and line]
+    assert len(lines) >= 10
+    for line in lines:
+        assert main(line.split()) == 0, line
+    assert (tmp_path / "run.npz").exists()
+
+
+def test_closed_pipe_is_no_traceback() -> None:
+    line = [sys.executable, "-m", "fmha", *"simulate --N 1500 --Bc 16 --json".split()]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
+
+
+def test_interrupt_is_one_line() -> None:
+    code = (
+        "import sys, fmha.__main__ as m, fmha.cli as c\n"
+        "def stop(_): raise KeyboardInterrupt\n"
+        "c.main = stop\nsys.exit(m.run())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_starts_without_heavy_modules() -> None:
+    code = f"import sys; from fmha.cli import main; main({ISSUE_LINE.split()!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stderr.split()}
+    assert "numpy" in loaded and not {"torch", "plotly", "streamlit", "pandas", "pycuda"} & loaded
