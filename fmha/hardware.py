@@ -160,7 +160,7 @@ _ROWS = (
     Gpu(
         "H200", "H200 SXM 141 GB", "9.0", "HBM3e", 132, 1.980, 60 * MIB, 141, 4800, 67, 989, True,
         "NVIDIA H200 datasheet (memory, peaks); H100 whitepaper (SMs); L2 as the CUDA driver reports it",
-        "SMs, clock, L2, shared memory and registers agree with what an H200 reported on 2026-11-29 (driver 580.159.04); "
+        "SMs, clock, L2, shared memory, registers: as an H200 reported them on 2026-11-29 (driver 580.159.04); "
         "the H100 whitepaper prints 50 MB of L2 for the 80 GB H100",
     ),
     Gpu(
