@@ -3,7 +3,7 @@
 What is sent, and in how much detail (the blob must stay small at 64 x 64 tiles):
 
 - every event of the run, and of naive attention when it races;
-- for every visited tile an 8-bit picture of its scores, and m, l, alpha of its rows in 8 bits (for the small benches);
+- for every visited tile an 8-bit picture of its scores, and m of its rows in 8 bits (for the small benches);
 - for the Q tiles of the SM in focus the real numbers in float32: S, P, m, l, alpha and O after each visit.
 
 `MAX_VISITS`, `PICTURE_SIDE` and `MAX_EXACT` bound the size. Where a picture has fewer cells than the tile, the header
@@ -176,15 +176,12 @@ def _pictures(run: Run) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         level = 1 + np.round((pooled - low) / ((high - low) or 1.0) * 254)
     arrays: dict[str, NDArray[Any]] = {"S8": np.where(np.isfinite(pooled), level, 0).astype(np.uint8)}
 
-    m, l, alpha = (_by_tile(x[0], run.tiling.Br) for x in (run.m, run.l, run.alpha))  # [H, Tr, Br, Tc]
-    l_high = float(l.max()) or 1.0
-    finite = np.where(np.isfinite(m), m, low)
-    unit = {"m8": (finite - low) / ((high - low) or 1.0), "l8": l / l_high, "a8": alpha}
-    for name, value in unit.items():
-        scaled = np.clip(np.round(value * 255), 0, 255)
-        arrays[name] = _pool(np.ascontiguousarray(scaled.swapaxes(2, 3))[..., None], rows, 1)[..., 0].astype(np.uint8)
+    m, l = _by_tile(run.m[0], run.tiling.Br), run.l[0]  # m: [H, Tr, Br, Tc]
+    share = (np.where(np.isfinite(m), m, low) - low) / ((high - low) or 1.0)
+    scaled = np.clip(np.round(share.swapaxes(2, 3) * 255), 0, 255)
+    arrays["m8"] = _pool(np.ascontiguousarray(scaled)[..., None], rows, 1)[..., 0].astype(np.uint8)
     meta = {
-        "S_low": low, "S_high": high, "l_high": l_high, "picture": [rows, cols], "reduced": (rows, cols) != (Br, Bc),
+        "S_low": low, "S_high": high, "l_high": float(l.max()) or 1.0, "picture": [rows, cols], "reduced": (rows, cols) != (Br, Bc),
     }  # fmt: skip
     return arrays, meta
 

@@ -16,7 +16,7 @@ export function makeTheme(bg, ink, palette, { font = "sans-serif", mono = "monos
   return {
     name: `${bg}${ink}`, isDark, bg, text: ink, panel: hex(isDark ? 0.05 : 0.025), well: hex(0.1), border: hex(0.22), muted: hex(0.68),
     mark: toHex(mix(bg, isDark ? "#f0c930" : "#e8b63a", isDark ? 0.3 : 0.42)), onColor: isDark ? "#10131a" : "#ffffff",
-    font, mono, colors: palette[isDark ? "dark" : "light"],
+    font, mono, colors: { ...palette[isDark ? "dark" : "light"], P: palette[isDark ? "dark" : "light"].S },
   };
 }
 
