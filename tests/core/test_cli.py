@@ -235,7 +235,9 @@ def hostile(tmp_path: Path) -> dict[str, tuple[str, str]]:
     (tmp_path / "flipped.npz").write_bytes(flipped)
     out["flipped"] = (str(tmp_path / "flipped.npz"), "damaged")
     lying = single.getvalue().replace(b"(1, 2, 3, 2)", b"(9**9,9,9,9)").replace(b"9**9", b"9999")
-    for name, member in (("lying_header", lying), ("garbage_member", b"\x93NUMPY garbage"), ("empty_member", b"")):
+    unclosed = single.getvalue().replace(b"(1, 2, 3, 2)", b"(1, 2, 3, 2 ")
+    members = {"lying_header": lying, "unclosed_header": unclosed, "garbage": b"\x93NUMPY garbage", "no_bytes": b""}
+    for name, member in members.items():
         with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as archive:
             archive.writestr("Q.npy", member)
             for other in "KV":
