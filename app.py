@@ -39,14 +39,20 @@ def url_path(file: str) -> str:
 def show_page() -> None:
     """One visitor's run: draw the menu and run the page that the address names."""
     first = next(iter(MENU.values()))[0][0]
-    pages = {
-        section: [
-            st.Page(HERE / "pages" / file, title=title, url_path=url_path(file), default=file == first)
-            for file, title in entries
-        ]
-        for section, entries in MENU.items()
-    }
-    st.navigation(pages, expanded=True).run()
+
+    def entry(file: str, title: str) -> st.Page:
+        path = "start" if file == first else url_path(file)
+        return st.Page(HERE / "pages" / file, title=title, url_path=path, default=file == first)
+
+    pages = {section: [entry(*item) for item in items] for section, items in MENU.items()}
+    home = next(iter(pages.values()))[0]
+
+    def go_home() -> None:
+        st.switch_page(home, query_params=st.query_params.to_dict())
+
+    # Streamlit serves the first page at "/" only; this answers a link that names it as the others are named.
+    alias = st.Page(go_home, title="Start", url_path=url_path(first), visibility="hidden")
+    st.navigation({**pages, "": [alias]}, expanded=True).run()
 
 
 @asynccontextmanager

@@ -11,7 +11,8 @@ from fmha.errors import FmhaError
 
 # Less air above the title, and on a phone less at the sides.
 _STYLE = """<style>
-[data-testid="stMainBlockContainer"] { padding-top: 3.5rem; padding-bottom: 4rem; }
+[data-testid="stMainBlockContainer"] { padding: 3.5rem 2rem 4rem; }
+h2 { font-size: 1.5rem !important; }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
   h1 { font-size: 1.8rem !important; }
@@ -38,7 +39,7 @@ def configuration(**settings: object) -> None:
 def try_this(tasks: Sequence[str]) -> None:
     """End a page: things to try, one sentence each (Markdown), with the values to set and what will be seen."""
     with st.container(border=True):
-        st.subheader("Try this", anchor=False)
+        st.header("Try this", anchor=False)
         st.markdown("\n".join(f"{i}. {task}" for i, task in enumerate(tasks, 1)))
 
 

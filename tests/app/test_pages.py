@@ -35,6 +35,11 @@ def checked(at: AppTest) -> AppTest:
     return at
 
 
+def not_taken(at: AppTest) -> list[str]:
+    """The notices about settings that were not taken as asked; a page may have other warnings of its own."""
+    return [w.value for w in at.warning if "used." in w.value or "no setting named" in w.value]
+
+
 def alone(file: str) -> AppTest:
     return AppTest.from_file(ROOT / "pages" / file, default_timeout=60)
 
@@ -43,7 +48,7 @@ def alone(file: str) -> AppTest:
 def test_pages_render_alone(file: str) -> None:
     at = checked(alone(file))
     assert at.title[0].value == TITLES[file]
-    assert any("Try this" in s.value for s in at.subheader)
+    assert any("Try this" in s.value for s in at.header)
     assert not at.warning and not at.error
 
 
@@ -61,12 +66,12 @@ def test_pages_stand_extreme_links(file: str, case: str) -> None:
     for name, text in EXTREMES[case].items():
         at.query_params[name] = text
     checked(at)
-    assert len(at.warning) <= 1, "one box says what was not taken"
+    assert len(not_taken(at)) <= 1, "one box says what was not taken"
     again = alone(file)
     for name, text in at.query_params.items():
         again.query_params[name] = text
     checked(again)
-    assert not again.warning, "the link that the page writes is one that it takes"
+    assert not not_taken(again), "the link that the page writes is one that it takes"
     assert [m.value for m in again.caption] == [m.value for m in at.caption]
 
 

@@ -43,10 +43,17 @@ def visitor(browser: Browser, server: str) -> Iterator[Opener]:
     contexts: list[Any] = []
 
     def open_page(
-        path: str = "/", *, dark: bool = False, size: tuple[int, int] = (1280, 800), base: str = server
+        path: str = "/",
+        *,
+        dark: bool = False,
+        size: tuple[int, int] = (1280, 800),
+        touch: bool = False,
+        base: str = server,
     ) -> Visit:
         context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light"
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if dark else "light",
+            has_touch=touch,
         )
         context.set_default_timeout(30_000)
         contexts.append(context)

@@ -11,13 +11,6 @@ from tests.browser.support import Visit, serve
 
 PAGES = [(url_path(file), title) for entries in MENU.values() for file, title in entries]
 TITLES = [title for _, title in PAGES]
-FIRST = PAGES[0][0]
-
-
-def address(path: str) -> str:
-    """The first page of the menu is the one at "/"."""
-    return "/" if path == FIRST else f"/{path}"
-
 
 each_page = pytest.mark.parametrize(("path", "title"), PAGES, ids=[path for path, _ in PAGES])
 
@@ -36,17 +29,24 @@ def test_a_deep_link_opens_a_cold_server_on_the_right_page(browser: Browser) -> 
         context.close()
 
 
+def test_a_link_that_names_the_first_page_opens_it_with_its_settings(visitor: Opener) -> None:
+    visit = visitor("/attention?layer=5").settled("Attention")
+    visit.until(lambda: visit.query() == "layer=5")
+    assert visit.page.url.startswith(f"{visit.base}/?")
+    visit.check()
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @each_page
 def test_pages_open_without_an_error(path: str, title: str, dark: bool, visitor: Opener) -> None:
-    visit = visitor(address(path), dark=dark).settled(title)
+    visit = visitor(f"/{path}", dark=dark).settled(title)
     assert visit.page.get_by_role("dialog").count() == 0
     visit.check()
 
 
 @each_page
 def test_no_page_scrolls_sideways_on_a_phone(path: str, title: str, visitor: Opener) -> None:
-    visit = visitor(address(path), size=(390, 844)).settled(title)
+    visit = visitor(f"/{path}", size=(390, 844)).settled(title)
     wide, window = visit.page.evaluate(
         "[Math.max(...['stMain', 'stMainBlockContainer'].map(id =>"
         " document.querySelector(`[data-testid=${id}]`).scrollWidth)), innerWidth]"
