@@ -116,7 +116,7 @@ def schedule_digest(run: Run) -> str:
     """Names the event table: a position in one run is a position in another only where these are equal."""
     digest = hashlib.blake2b(digest_size=12)
     for column in ("t0", "phase", "worker", "sm", "h", "i", "j", "nbytes"):  # not the raw rows: they have padding
-        digest.update(np.ascontiguousarray(run.events[column]))
+        digest.update(run.events[column].tobytes())
     return digest.hexdigest()
 
 
@@ -181,7 +181,8 @@ def _pictures(run: Run) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     scaled = np.clip(np.round(share.swapaxes(2, 3) * 255), 0, 255)
     arrays["m8"] = _pool(np.ascontiguousarray(scaled)[..., None], rows, 1)[..., 0].astype(np.uint8)
     meta = {
-        "S_low": low, "S_high": high, "l_high": float(l.max()) or 1.0, "picture": [rows, cols], "reduced": (rows, cols) != (Br, Bc),
+        "S_low": low, "S_high": high, "l_high": float(l.max()) or 1.0, "picture": [rows, cols],
+        "reduced": (rows, cols) != (Br, Bc),
     }  # fmt: skip
     return arrays, meta
 

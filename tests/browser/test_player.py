@@ -43,10 +43,15 @@ class Player:
 
     def moment(self) -> str:
         """What Python says below the player."""
-        return self.page.get_by_text("Chosen moment").inner_text()
+        return self.page.locator("p", has_text="Chosen moment").inner_text()
 
     def wait_moment(self, part: str) -> None:
-        self.page.get_by_text("Chosen moment").filter(has_text=part).wait_for(timeout=20_000)
+        self.page.locator("p", has_text="Chosen moment").filter(has_text=part).wait_for(timeout=20_000)
+
+    def wait_url_event(self, event: int) -> None:
+        """Until Python has put this event into the address."""
+        says = f"new URLSearchParams(location.search).get('event') === '{event}'"
+        self.page.wait_for_function(says, timeout=20_000)
 
     def part(self, path: str) -> tuple[float, float]:
         """The middle of a rectangle of the layout, in page pixels."""
@@ -90,9 +95,7 @@ def test_play_pause_by_button_and_python_learns_the_moment(visitor: Opener) -> N
     player.button("Play or pause")
     t = player.state()["t"]
     assert t > 0
-    player.page.wait_for_function("new URLSearchParams(location.search).has('event')", timeout=20_000)
-    event = int(player.page.evaluate("new URLSearchParams(location.search).get('event')"))
-    assert event == player.event()
+    player.wait_url_event(player.event())
     assert player.state()["t"] == t  # Python's answer moves nothing
     player.visit.check()
 
@@ -131,7 +134,7 @@ def test_scrubbing_on_the_timeline(visitor: Opener) -> None:
     player.page.mouse.move(x + 60, y, steps=4)
     assert 0.5 < player.state()["t"] / player.page.evaluate("window.__fmhaPlayer.controller.data.end") < 0.6
     player.page.mouse.up()
-    player.page.wait_for_function("new URLSearchParams(location.search).has('event')", timeout=20_000)
+    player.wait_url_event(player.event())
     player.visit.check()
 
 
@@ -166,7 +169,7 @@ def test_a_copied_link_opens_the_same_moment(visitor: Opener) -> None:
     player = Player(visitor, "N=96&Br=16&Bc=8&causal=br&H=2&sms=4")
     player.press("ArrowDown", "Shift+ArrowRight", "Shift+ArrowRight", "ArrowRight")
     event = player.event()
-    player.page.wait_for_function(f"new URLSearchParams(location.search).get('event') === '{event}'", timeout=20_000)
+    player.wait_url_event(event)
     player.page.wait_for_timeout(300)
     other = Player(visitor, player.visit.query())
     assert other.event() == event
