@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from fmha.figures.sketch import Sketch
 Array = NDArray[np.float64]
 
 
+@functools.lru_cache(maxsize=4)
 def last_finite(dtype: type[np.floating]) -> float:
     """The largest x, to 0.01, whose exp is finite in `dtype`."""
     x = np.arange(0.0, 200.0, 0.01)

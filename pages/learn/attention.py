@@ -132,16 +132,22 @@ def many_heads() -> None:
     )
 
 
+@st.cache_data(max_entries=1, show_spinner=False)
+def exercise_numbers() -> tuple[float, float]:
+    """Mean weight on the word before in the one head, and on [CLS] in the other."""
+    layer, head = PREVIOUS_WORD_HEAD
+    data, sink = sentence(layer, head), sentence(*SINK_HEAD)
+    previous = weights(data.problem, data.Q, data.K)[0, 0].diagonal(-1).mean()
+    on_first = weights(sink.problem, sink.Q, sink.K)[0, 0][:, 0].mean()
+    return float(previous), float(on_first)
+
+
 def exercises() -> None:
     """Things to try; the numbers in them are computed."""
     equal = safe([3.0] * 4).weights[0]
     layer, head = PREVIOUS_WORD_HEAD
-    data = sentence(layer, head)
-    P = weights(data.problem, data.Q, data.K)[0, 0]
-    previous = float(P.diagonal(-1).mean())
     sink_layer, sink_head = SINK_HEAD
-    sink = sentence(sink_layer, sink_head)
-    on_first = float(weights(sink.problem, sink.Q, sink.K)[0, 0][:, 0].mean())
+    previous, on_first = exercise_numbers()
     _, H, N, d = SHAPE
     try_this(
         [

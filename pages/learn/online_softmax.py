@@ -236,8 +236,9 @@ def misprint() -> None:
     )
 
 
-def exercises() -> None:
-    """Things to try; the numbers in them are computed."""
+@st.cache_data(max_entries=1, show_spinner=False)
+def exercise_numbers() -> dict[str, float]:
+    """The numbers in the exercises: alpha and l of the row 0, 2; the last alpha of "last"; where softmax breaks."""
     two = run_row([0.0, 2.0], 1)
     problem = Problem(N=32, d=32)
     last = load("last", problem, seed=0)
@@ -250,18 +251,25 @@ def exercises() -> None:
         )
         for name, kind in (("fp16", HALF), ("fp32", SINGLE))
     }
+    alpha, total = float(two.alpha[0, 0, 0, 1]), float(two.l[0, 0, 0, 1])
+    return {"alpha": alpha, "l": total, "last": float(end.alpha[0, 0, 0, -1]), **shifts}
+
+
+def exercises() -> None:
+    """Things to try; the numbers in them are computed."""
+    numbers = exercise_numbers()
     try_this(
         [
             f"Choose *{SOURCES['flat']}* and step through the tiles: from the second tile on alpha is 1. Then "
             f"*{SOURCES['rising']}*: alpha is below 1 at every tile, and l stays small.",
             f"Choose *{SOURCES['last']}* with 32 keys, seed 0 and Bc = 4. The last tile's alpha is "
-            f"{end.alpha[0, 0, 0, -1]:.4f}: nearly all that was summed before no longer counts.",
+            f"{numbers['last']:.4f}: nearly all that was summed before no longer counts.",
             f"Choose *{SOURCES['own']}*, write 0, 2 and set Bc = 1. You should read alpha = "
-            f"{two.alpha[0, 0, 0, 1]:.4f} and l = {two.l[0, 0, 0, 1]:.4f}. Then write 1, 1, 1, 1: l "
+            f"{numbers['alpha']:.4f} and l = {numbers['l']:.4f}. Then write 1, 1, 1, 1: l "
             "climbs along its upper bound. Which row keeps l on the lower one? (A first score far above the "
             "rest: 50, 1, 1, 1.)",
-            f"Move the shift below *Why the max is subtracted*. Softmax without the max breaks at {shifts['fp16']} in "
-            f"fp16 and at {shifts['fp32']} in fp32.",
+            "Move the shift below *Why the max is subtracted*. Softmax without the max breaks at "
+            f"{numbers['fp16']:g} in fp16 and at {numbers['fp32']:g} in fp32.",
         ]
     )
 
