@@ -23,6 +23,7 @@ Rows are in program order within a worker and worker after worker, kernel after 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 from fmha.errors import LimitError
 from fmha.mask import key_tile_bounds
 from fmha.problem import Problem, Tiling
-from fmha.schedule import Order, Schedule, check_order, schedule
+from fmha.schedule import Ints, Order, Schedule, check_order, schedule
 from fmha.units import format_count
 
 EVENT = np.dtype(
@@ -111,22 +112,23 @@ _SRC = np.array([phase.src for phase in PHASES], np.uint8)
 _DST = np.array([phase.dst for phase in PHASES], np.uint8)
 
 # What a visit consists of, in program order: (phase, when). "first"/"last": only at a worker's first/last visit;
-# "tile": only when the K/V tile is met for the first time; "visit": at every visit.
+# "tile": only when the K/V tile is met for the first time; "visit": at every visit of a tile; "no tile": at a visit
+# of none (j = -1); "load", "turn", "store": in the softmax kernel, whose workers go over their tiles twice.
 Step = tuple[str, str]
 _Q_OUTER: tuple[Step, ...] = (
     ("load_Q", "first"), ("load_K", "visit"), ("load_V", "visit"), ("S", "visit"), ("m", "visit"), ("P", "visit"),
     ("O", "visit"), ("normalize", "last"), ("store_O", "last"), ("store_LSE", "last"),
 )  # fmt: skip
 _KV_OUTER: tuple[Step, ...] = (
+    ("init_O", "no tile"), ("init_l", "no tile"), ("init_m", "no tile"),
     ("load_K", "tile"), ("load_V", "tile"), ("load_Q", "visit"), ("load_O", "visit"), ("load_l", "visit"),
     ("load_m", "visit"), ("S", "visit"), ("m", "visit"), ("P", "visit"), ("O_norm", "visit"), ("store_O", "visit"),
     ("store_l", "visit"), ("store_m", "visit"),
 )  # fmt: skip
-_KV_INIT: tuple[Step, ...] = (("init_O", "visit"), ("init_l", "visit"), ("init_m", "visit"))
-# Naive runs over its visits once per kernel; the second kernel then writes its tiles back (see `_naive_kernel`).
+# Naive runs over its visits once per kernel.
 _NAIVE: tuple[tuple[int, tuple[Step, ...]], ...] = (
     (0, (("load_Q", "first"), ("load_K", "tile"), ("S", "visit"), ("store_S", "visit"))),
-    (1, (("load_S", "visit"), ("softmax", "last"))),
+    (1, (("load_S", "load"), ("softmax", "turn"), ("store_P", "store"))),
     (2, (("load_P", "visit"), ("load_V", "tile"), ("PV", "visit"), ("store_O", "last"))),
 )
 
@@ -146,9 +148,7 @@ def emit(problem: Problem, tiling: Tiling, order: str = "q-outer", *, write_lse:
     if plan.order == "naive":
         return np.concatenate([_naive_kernel(problem, tiling, plan, *part) for part in _NAIVE])
     if plan.order == "kv-outer":
-        parts = [_kv_init(problem, tiling), _rows(problem, tiling, plan, _KV_OUTER)]
-        table = np.concatenate(parts)
-        return table[np.argsort(table["worker"], kind="stable")] if problem.B * problem.H > 1 else table
+        return _rows(problem, tiling, _with_initialisation(plan, problem, tiling), _KV_OUTER)
     steps = tuple(step for step in _Q_OUTER if write_lse or step[0] != "store_LSE")
     return _rows(problem, tiling, _with_idle_workers(plan, problem, tiling), steps)
 
@@ -171,25 +171,30 @@ def _with_idle_workers(plan: Schedule, problem: Problem, tiling: Tiling) -> Sche
     idle = np.setdiff1d(np.arange(plan.workers), plan.worker)
     if not len(idle):
         return plan
-    Tr = tiling.Tr(problem)
-    head, i = np.divmod(idle, Tr)
+    head, i = np.divmod(idle, tiling.Tr(problem))
     b, h = np.divmod(head, problem.H)
-    columns = [
-        np.concatenate([old, new])
-        for old, new in (
-            (plan.worker, idle), (plan.b, b), (plan.h, h), (plan.i, i), (plan.j, np.full(len(idle), -1)),
-            (plan.kind, np.zeros(len(idle), np.uint8)),
-        )
-    ]  # fmt: skip
-    row = np.argsort(columns[0], kind="stable")
-    return Schedule(plan.order, plan.workers, *(column[row] for column in columns))
+    return _merged(_no_tile(plan, idle, b, h, i), plan)
 
 
-def _kv_init(problem: Problem, tiling: Tiling) -> NDArray[np.void]:
-    """Algorithm 1, line 2: O = 0, l = 0, m = -inf are written to HBM, tile by tile."""
+def _with_initialisation(plan: Schedule, problem: Problem, tiling: Tiling) -> Schedule:
+    """Algorithm 1, line 2: before its visits, a worker writes O = 0, l = 0, m = -inf to HBM, Q tile by Q tile."""
     b, h, i = (axis.ravel() for axis in np.indices((problem.B, problem.H, tiling.Tr(problem))))
-    plan = Schedule("kv-outer", problem.B * problem.H, b * problem.H + h, b, h, i, i * 0 - 1, i.astype(np.uint8))
-    return _rows(problem, tiling, plan, _KV_INIT)
+    return _merged(_no_tile(plan, b * problem.H + h, b, h, i), plan)
+
+
+def _no_tile(plan: Schedule, worker: Ints, b: Ints, h: Ints, i: Ints) -> Schedule:
+    """Visits of no K/V tile."""
+    return Schedule(plan.order, plan.workers, worker, b, h, i, np.full(len(i), -1), np.zeros(len(i), np.uint8))
+
+
+def _merged(first: Schedule, then: Schedule) -> Schedule:
+    """Worker after worker, and within a worker the visits of `first` before those of `then`."""
+    row = np.argsort(np.concatenate([first.worker, then.worker]), kind="stable")
+    columns = (
+        np.concatenate([getattr(first, name), getattr(then, name)])[row]
+        for name in ("worker", "b", "h", "i", "j", "kind")
+    )
+    return Schedule(then.order, then.workers, *columns)
 
 
 def _naive_kernel(
@@ -198,14 +203,22 @@ def _naive_kernel(
     """One of Algorithm 0's kernels. The softmax kernel reads a whole row tile before it writes it back."""
     if kernel != 1:
         return _rows(problem, tiling, plan, steps, kernel)
-    loads = _rows(problem, tiling, plan, steps, kernel)
-    stores = _rows(problem, tiling, plan, (("store_P", "visit"),), kernel)
-    both = np.concatenate([loads, stores])
-    return both[np.argsort(both["worker"], kind="stable")]
+    Tc = tiling.Tc(problem)
+    row = np.arange(len(plan)).reshape(-1, Tc)
+    twice = np.concatenate([row, row], axis=1).ravel()
+    columns = (getattr(plan, name)[twice] for name in ("worker", "b", "h", "i", "j", "kind"))
+    place = np.tile(np.arange(2 * Tc), len(row))
+    passes = {"load": place < Tc, "turn": place == Tc - 1, "store": place >= Tc}
+    return _rows(problem, tiling, Schedule(plan.order, plan.workers, *columns), steps, kernel, passes)
 
 
 def _rows(
-    problem: Problem, tiling: Tiling, plan: Schedule, steps: tuple[Step, ...], kernel: int = 0
+    problem: Problem,
+    tiling: Tiling,
+    plan: Schedule,
+    steps: tuple[Step, ...],
+    kernel: int = 0,
+    passes: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> NDArray[np.void]:
     """Expand visits into rows: each visit contributes the steps that apply to it."""
     count = len(plan)
@@ -217,12 +230,12 @@ def _rows(
     else:
         is_new_tile = is_first.copy()
         is_new_tile[1:] |= plan.j[1:] != plan.j[:-1]
-    applies = {"first": is_first, "last": is_last, "tile": is_new_tile, "visit": plan.j > -2}
-    if plan.order == "q-outer":
-        applies["visit"] = plan.j >= 0
+    has_tile = plan.j >= 0
+    applies = {"first": is_first, "last": is_last, "tile": is_new_tile & has_tile, "visit": has_tile}
+    applies |= {"no tile": ~has_tile, **(passes or {})}
 
     # Visits that take the same steps share a variant: which steps, how many, in a table of step indices.
-    when = [name for name in ("first", "last", "tile", "visit") if any(step[1] == name for step in steps)]
+    when = sorted({condition for _, condition in steps})
     variant = np.zeros(count, np.intp)
     for bit, name in enumerate(when):
         variant |= applies[name].astype(np.intp) << bit

@@ -13,7 +13,7 @@ from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.problem import Problem, Tiling, check_whole
 from fmha.reference import check_inputs
 from fmha.schedule import Order, check_order
-from fmha.state import Array, Machine, Precision, TileRecord, replay
+from fmha.state import Array, Machine, Precision, TileRecord, check_size, replay
 from fmha.timeline import clock
 
 
@@ -108,8 +108,9 @@ def simulate(
             InputError too: no result ever holds NaN.
     """
     known = check_order(order)
-    Q, K, V = check_inputs(problem, Q, K, V)
+    check_size(problem, tiling, known, record_columns)  # first: the inputs of a huge problem are huge, too
     events = emit(problem, tiling, known, write_lse=write_lse)
+    Q, K, V = check_inputs(problem, Q, K, V)
     done = replay(events, problem, tiling, Q, K, V, precision, record_columns)
     timed = clock(events, gpu or GPUS[DEFAULT_GPU], problem.dtype, sms)
     return Run(

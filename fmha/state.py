@@ -142,39 +142,52 @@ def replay(
 
     With `record_columns` the result also has `tiles`, with that many columns of O (not for naive).
     """
+    is_naive = bool((events["phase"] == _SOFTMAX).any())
+    check_size(problem, tiling, "naive" if is_naive else "q-outer", record_columns)
     arithmetic = Arithmetic.of(problem, precision)
     Q, K, V = arithmetic.inputs(problem, Q, K, V)
-    scores = problem.B * problem.H * problem.Nq * problem.Nk
-    if scores > MAX_SCORES:
-        raise LimitError(
-            f"{format_count(scores)} scores would take minutes, and {format_count(MAX_SCORES)} are allowed: "
-            "use a smaller N or fewer heads; traffic() counts any size."
-        )
     # Overflow is not warned about on the way: its result is looked for, once, at the end.
     with np.errstate(over="ignore", invalid="ignore"):
-        if (events["phase"] == _SOFTMAX).any():
+        if is_naive:
             done = _replay_naive(problem, arithmetic, Q, K, V)
         else:
             visits = events[events["phase"] == _S]
             _check_tiles(visits, problem, tiling)
             if record_columns is None:  # a tile larger than the problem would be padded for nothing
-                tiling = Tiling(min(tiling.Br, problem.Nq), min(tiling.Bc, problem.Nk))
-            _check_lockstep_memory(problem, tiling, record_columns)
+                tiling = _not_larger(tiling, problem)
             normalized = bool((events["phase"] == CODE["O_norm"]).any())
             done = _Lockstep(problem, tiling, arithmetic, Q, K, V, normalized).run(visits, record_columns)
     check_overflow(problem, done.O, done.LSE, arithmetic.name)
     return done
 
 
-def _check_lockstep_memory(problem: Problem, tiling: Tiling, record_columns: int | None) -> None:
-    p, Br, Bc = problem, tiling.Br, tiling.Bc
-    Tr, Tc = tiling.Tr(p), tiling.Tc(p)
+def check_size(problem: Problem, tiling: Tiling, order: Order, record_columns: int | None = None) -> None:
+    """Refuse what would take minutes or more memory than allowed, before anything is allocated.
+
+    Raises:
+        LimitError: it would.
+    """
+    p = problem
+    scores = p.B * p.H * p.Nq * p.Nk
+    if scores > MAX_SCORES:
+        raise LimitError(
+            f"{format_count(scores)} scores would take minutes, and {format_count(MAX_SCORES)} are allowed: "
+            "use a smaller N or fewer heads; traffic() counts any size."
+        )
+    if order == "naive":
+        return check_dense(p, 8)
+    t = tiling if record_columns is not None else _not_larger(tiling, p)
+    Tr, Tc, Br, Bc = t.Tr(p), t.Tc(p), t.Br, t.Bc
     rows, keys = p.B * p.H * Tr * Br, p.B * p.Hk * Tc * Bc
     history = 3 * rows * Tc
-    held = 4 * rows * p.d + 2 * keys * p.d
+    held = 4 * rows * p.d + 4 * keys * p.d
     step = 5 * max(Br * Bc, min(_SCORES_AT_ONCE, rows * Bc))
     record = 0 if record_columns is None else rows * Tc * (Bc + min(record_columns, p.d) // 2)
     check_memory(8 * (2 * history + held + step + record), f"a simulation of {Tr} x {Tc} tiles, Br={Br}, Bc={Bc},")
+
+
+def _not_larger(tiling: Tiling, problem: Problem) -> Tiling:
+    return Tiling(min(tiling.Br, problem.Nq), min(tiling.Bc, problem.Nk))
 
 
 def _check_tiles(events: NDArray[np.void], problem: Problem, tiling: Tiling) -> None:
@@ -301,7 +314,6 @@ def _carry(trace: Array, start: float) -> None:
 
 def _replay_naive(problem: Problem, arithmetic: Arithmetic, Q: Array, K: Array, V: Array) -> Replay:
     """Algorithm 0. S stays in fp32 (or float64) here, also where a real fp16 pipeline would overflow."""
-    check_dense(problem, 8)
     k, v = (np.repeat(x, problem.group, axis=1) for x in (K, V))
     low, high = (
         np.stack(x)[:, None, :, None] for x in zip(*(row_bounds(problem, b) for b in range(problem.B)), strict=True)

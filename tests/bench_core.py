@@ -1,0 +1,65 @@
+"""How fast the core is: `python tests/bench_core.py`. Not a test; prints a table for this machine.
+
+For each order: a table of about a million events emitted, counted and clocked (best of five), and `simulate` at
+16 x 16 and 64 x 64 tiles. The aim for emitting a million events is 0.3 s on one core.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from fmha import Problem, Tiling, load, simulate
+from fmha.events import emit
+from fmha.hardware import DEFAULT_GPU, GPUS
+from fmha.schedule import ORDERS
+from fmha.timeline import clock
+from fmha.traffic import closed_form, count
+
+MILLION = {"q-outer": Tiling(32, 50), "kv-outer": Tiling(32, 93), "naive": Tiling(32, 51)}
+
+
+def best(call: Callable[[], Any], times: int = 5) -> tuple[float, Any]:
+    """Shortest of several runs in seconds, and the last result."""
+    seconds, result = float("inf"), None
+    for _ in range(times):
+        start = time.perf_counter()
+        result = call()
+        seconds = min(seconds, time.perf_counter() - start)
+    return seconds, result
+
+
+def main() -> None:
+    """Print the tables."""
+    large = Problem(H=16, N=4096, d=64)
+    print(f"{'order':<10}{'events':>10}{'emit':>10}{'count':>10}{'clock':>10}{'closed':>10}{'million events/s':>18}")
+    for order in ORDERS:
+        tiles = MILLION[order]
+        emitting, events = best(lambda tiles=tiles, order=order: emit(large, tiles, order))
+        counting, _ = best(lambda events=events, order=order: count(events, order))
+        clocking, _ = best(lambda events=events: clock(events, GPUS[DEFAULT_GPU], "fp32"))
+        closing, _ = best(lambda tiles=tiles, order=order: closed_form(large, tiles, order))
+        times = "".join(f"{1e3 * seconds:>7.1f} ms" for seconds in (emitting, counting, clocking, closing))
+        print(f"{order:<10}{len(events):>10,}{times}{len(events) / emitting / 1e6:>18.1f}")
+    print(f"\n{'simulate':<22}{'16 x 16 tiles':>16}{'64 x 64 tiles':>16}")
+    for order in ORDERS:
+        for precision in ("float64", "dtype"):
+            times = ""
+            for N, tile in ((128, 8), (512, 8)):
+                p = Problem(N=N, d=32, dtype="bf16")
+                i = load("random", p)
+                tiling = Tiling(tile, tile)
+                seconds, _ = best(
+                    lambda p=p, i=i, t=tiling, o=order, x=precision: simulate(p, t, i.Q, i.K, i.V, o, precision=x)
+                )
+                times += f"{1e3 * seconds:>13.1f} ms"
+            print(f"{order + ', ' + precision:<22}{times}")
+
+
+if __name__ == "__main__":
+    main()
