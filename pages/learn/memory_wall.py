@@ -134,7 +134,8 @@ def where_it_runs_out(problem: Problem, gpu: Gpu) -> None:
         hide_index=True,
     )
     st.caption(
-        "Counted: Q, K, V, O, and S and P for naive, of this one layer, forward only. A real model also holds weights "
+        "Counted: Q, K, V, O, and for naive S and P (in the same data type), of one layer, forward only. A "
+        "real model also holds weights "
         "and other layers, and the driver keeps a few percent. Thin dotted lines are the other cards."
     )
 
