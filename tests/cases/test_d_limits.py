@@ -42,7 +42,7 @@ def test_d05_64_by_64_tiles_at_full_size(order: str) -> None:
 
 def test_d05_what_is_too_much_is_said_and_traffic_still_counts() -> None:
     p = Problem(H=32, N=1 << 17, d=64)
-    with pytest.raises(LimitError, match="scores would take minutes.*use a smaller N or fewer heads"):
+    with pytest.raises(LimitError, match=r"scores would take minutes.*use a smaller N or fewer heads"):
         simulate(p, Tiling(32, 32), *[np.zeros((1, 32, 1 << 17, 64), np.float32)] * 3)
     assert traffic(p, Tiling(32, 32)).flops == 4 * 32 * (1 << 34) * 64
 

@@ -312,7 +312,7 @@ def test_zip_bomb_is_refused_by_its_size(tmp_path: Path, capsys: pytest.CaptureF
         ("simulate --gpu Voodoo2", "gpu='Voodoo2' is not known"),
         ("simulate --sms 0", "sms=0 is out of range"),
         ("simulate --lse --order kv-outer", "--lse is for q-outer"),
-        ("simulate --N 60000 --Br 8 --Bc 8", "10.0 million are allowed"),
+        ("simulate --N 20000 --Br 2 --Bc 100", "10.0 million are allowed"),
         ("simulate --N 100000", "scores would take minutes"),
         ("simulate --N 100000 --Br 1000 --Bc 1000", "scores would take minutes"),
         ("simulate --N 16777216 --d 4096", "of memory, and 4.00 GiB is allowed"),
