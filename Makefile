@@ -3,9 +3,10 @@
 
 PYTHON ?= python3
 PORT ?=
+ADDRESS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Tools that must be present, comma separated: browser, node, cxx. One that is missing and not named here
 # skips its tests with a reason; one that is named fails them.
 FMHA_REQUIRE ?=
@@ -20,7 +21,7 @@ help:
 
 run: setup
 	@$(MAKE) --no-print-directory gpu
-	$(BIN)/python -m streamlit run app.py $(if $(PORT),--server.port $(PORT))
+	$(BIN)/python -m streamlit run app.py $(if $(PORT),--server.port $(PORT)) $(if $(ADDRESS),--server.address $(ADDRESS))
 
 setup: $(VENV)/.run-stamp
 setup-test: $(VENV)/.test-stamp
@@ -47,7 +48,7 @@ gpu: setup
 	stamp=$(VENV)/.gpu-stamp; \
 	if [ -f $$stamp ] && [ ! requirements-gpu.txt -nt $$stamp ]; then exit 0; fi; \
 	echo "NVIDIA GPU and CUDA compiler found: installing PyCUDA (requirements-gpu.txt) ..."; \
-	if $(PIP) install -r requirements-gpu.txt >$(VENV)/pycuda.log 2>&1 \
+	if $(BIN)/python -m pip install -r requirements-gpu.txt >$(VENV)/pycuda.log 2>&1 \
 	   && $(BIN)/python -c 'import pycuda.driver' >>$(VENV)/pycuda.log 2>&1; then \
 		echo "PyCUDA installed."; \
 	else \
