@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from fmha.errors import InputError
 from fmha.events import emit
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.machine import Machine
 from fmha.problem import Problem, Tiling, check_whole
 from fmha.reference import check_inputs
 from fmha.schedule import Order, check_order
-from fmha.state import Array, Machine, Precision, TileRecord, check_size, replay
+from fmha.state import Array, Precision, TileRecord, check_size, replay
 from fmha.timeline import clock
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # test below, so the order is a decision and not an accident.
 CORE = (
     "units errors problem mask inputs reference softmax schedule events hardware memory capacity timeline "
-    "state simulation traffic kernels measurement roofline"
+    "state machine simulation traffic kernels measurement roofline"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fmha import Problem, Tiling, reference, simulate
 from fmha.errors import InputError, SimulationError
 from fmha.events import CODE, PHASES, emit
+from fmha.machine import Machine
 from fmha.memory import smem_bytes
 from fmha.schedule import ORDERS
-from fmha.state import Machine
 from tests.core.yardstick import normal, problems, running, tile_rows, tilings
 
 Table = np.ndarray
