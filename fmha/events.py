@@ -9,7 +9,7 @@ One NumPy structured array, one row per event, filled a column at a time. Column
 `kernel`        u1     0; for naive 0, 1, 2: the three kernels run one after the other
 `phase`         u1     index into `PHASES`
 `b`, `h`        i4     batch entry, query head
-`i`, `j`        i4     Q tile, K/V tile; -1 where the event concerns none
+`i`, `j`        i4     Q tile, K/V tile of the visit that the event belongs to; -1: none
 `tensor`        u1     index into `TENSORS`
 `src`, `dst`    u1     index into `MEMORIES`: where it came from, where it went
 `nbytes`        i8     bytes that cross the border between the SM and the rest (requested bytes)

@@ -112,9 +112,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class TileRecord:
-    """What the player draws, tile by tile, in float32; rows and keys beyond the last are 0, skipped tiles NaN.
+    """What the player draws, tile by tile, in float32; skipped tiles are NaN.
 
-    S: [B, H, Tr, Tc, Br, Bc], masked scores -inf; P: the weights exp(S - m_new) of the same shape;
+    S: [B, H, Tr, Tc, Br, Bc], -inf where masked and where a ragged tile has no row or key; P: the weights exp(S - m_new) of the same shape;
     O: [B, H, Tr, Tc, Br, columns], the first columns of the accumulator after the visit.
     """
 
