@@ -114,7 +114,8 @@ class Replay:
 class TileRecord:
     """What the player draws, tile by tile, in float32; skipped tiles are NaN.
 
-    S: [B, H, Tr, Tc, Br, Bc], -inf where masked and where a ragged tile has no row or key; P: the weights exp(S - m_new) of the same shape;
+    S: [B, H, Tr, Tc, Br, Bc], -inf where masked and where a ragged tile has no row or key;
+    P: the weights exp(S - m_new), of the same shape;
     O: [B, H, Tr, Tc, Br, columns], the first columns of the accumulator after the visit.
     """
 

@@ -26,6 +26,8 @@ class Player {
     this.seen = -1; // controller.changed of the last picture
     this.drawn = 0;
     this.holdUntil = 0;
+    this.syncHz = 0; // how often Python is told while playing; 0: only when it stops
+    this.syncedAt = 0;
     this.stop = new AbortController();
     this.listen();
     this.resize = new ResizeObserver(() => this.fit());
@@ -99,6 +101,10 @@ class Player {
       this.drawn++;
     }
     if (state.playing && !data.meta.race) this.askForNumbers();
+    if (state.playing && this.syncHz && this.last - this.syncedAt > 1000 / this.syncHz) {
+      this.syncedAt = this.last;
+      this.sync();
+    }
   }
 
   /** While playing, the worker in focus may move on to a Q tile whose numbers have not been sent: ask once for them. */
@@ -129,7 +135,7 @@ class Player {
     this.timer = setTimeout(() => {
       if (this.isDead || performance.now() < this.holdUntil) return this.isDead ? undefined : this.sync();
       const chosen = this.controller.chosen(), text = JSON.stringify(chosen);
-      if (text !== this.told && this.syncs !== false) {
+      if (text !== this.told) {
         this.told = text;
         this.component.setStateValue("at", chosen);
       }
