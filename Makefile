@@ -62,14 +62,14 @@ lint: setup-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-js:
+test-js: setup-test
 	@files=$$(find tests -name '*.test.mjs' 2>/dev/null | sort); \
 	if ! command -v node >/dev/null 2>&1; then \
 		case ",$(FMHA_REQUIRE)," in \
 			*,node,*) echo "node was not found, and FMHA_REQUIRE names it"; exit 1;; \
 			*) echo "SKIPPED the tests of the browser code: node was not found";; \
 		esac; \
-	else echo "node --test" $$files; node --test $$files; fi
+	else echo "node --test" $$files; FMHA_PYTHON="$(CURDIR)/$(BIN)/python" node --test $$files; fi
 
 # Every part runs even if an earlier one failed; pytest is last, so that its closing line ends the output.
 test: setup-test
