@@ -52,7 +52,7 @@ def show_page() -> None:
 
     # Streamlit serves the first page at "/" only; this answers a link that names it as the others are named.
     alias = st.Page(go_home, title="Start", url_path=url_path(first), visibility="hidden")
-    st.navigation({**pages, "": [alias]}, expanded=True).run()
+    st.navigation({**pages, "": [alias]}, position="top").run()
 
 
 @asynccontextmanager

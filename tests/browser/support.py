@@ -118,15 +118,34 @@ class Visit:
 
     def go(self, title: str) -> Visit:
         """Follow the menu to another page."""
-        self.link(title).click()
+        self.follow(title)
         return self.settled(title)
 
-    def link(self, title: str) -> Locator:
-        return self.page.get_by_test_id("stSidebarNav").get_by_role("link", name=title, exact=True)
+    def follow(self, title: str) -> None:
+        """Click a page in the menu, without waiting for it."""
+        for section in self._sections():
+            section.click()
+            link = self.page.get_by_role("menuitem", name=title, exact=True)
+            self.page.get_by_role("menu").wait_for()
+            if link.count():
+                link.click()
+                return
+            self.page.keyboard.press("Escape")
+        raise AssertionError(f"no page {title!r} in the menu")
 
     def menu(self) -> list[str]:
-        """The titles in the menu, from top to bottom."""
-        return self.page.get_by_test_id("stSidebarNav").get_by_role("link").all_inner_texts()
+        """The titles in the menu, section after section."""
+        titles: list[str] = []
+        for section in self._sections():
+            section.click()
+            self.page.get_by_role("menu").wait_for()
+            titles += self.page.get_by_role("menuitem").all_inner_texts()
+            self.page.keyboard.press("Escape")
+            self.page.get_by_role("menu").wait_for(state="hidden")
+        return titles
+
+    def _sections(self) -> list[Locator]:
+        return self.page.get_by_test_id("stTopNavSection").all()
 
     def query(self) -> str:
         """The address bar's query string."""

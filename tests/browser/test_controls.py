@@ -76,8 +76,8 @@ def test_a_key_just_before_a_page_change_is_kept(visitor: Opener) -> None:
     visit.settled()
     visit.page.wait_for_function("location.search.includes('N=')")
     link = names(visit)["N"]
-    visit.link("HBM traffic").click()
-    visit.link("Online softmax").click()  # before the page in between has been drawn
+    visit.follow("HBM traffic")
+    visit.follow("Online softmax")  # before the page in between has been drawn
     visit.settled("Online softmax")
     visit.go("Tiles in motion")
     assert names(visit)["N"] == link

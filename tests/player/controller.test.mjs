@@ -73,6 +73,12 @@ test("new data keeps the place: by time in the same schedule, by share in anothe
   assert.ok(Math.abs(c.state.t / c.data.end - share) < 1e-6);
 });
 
+test("an untouched player opens anew on new data and has nothing to tell", () => {
+  const c = opened({ start: [12, 0, true] });
+  assert.equal(c.setData(payload({ N: 64, start: [30, 0, true] })), false);
+  assert.equal(c.chosen().event, 30);
+});
+
 test("what is selected shrinks with the data", () => {
   const c = opened({ Br: 8, Bc: 8, sms: 4 });
   c.act("focus", 3);

@@ -12,22 +12,21 @@ export class Controller {
     this.changed = 0;
   }
 
-  /** New data: the position stays, by time where the schedule is the same, else by the share of the run. */
+  /** New data: the position stays, by time where the schedule is the same, else by the share of the run. An
+   * untouched player opens anew. Returns whether the place now has another number in Python. */
   setData(data) {
     const old = this.data, s = this.state;
     this.data = data;
     const same = old && old.meta.schedule === data.meta.schedule;
-    if (old && !same) s.t = old.end > 0 ? (s.t / old.end) * data.end : 0;
-    if (!old) {
-      s.focus = data.meta.focus;
-      Object.assign(s, opening(data));
-    }
+    if (!old) s.focus = data.meta.focus;
+    if (s.isUntouched) Object.assign(s, opening(data));
+    else if (!same) s.t = old.end > 0 ? (s.t / old.end) * data.end : 0;
     s.t = Math.min(s.t, data.end);
     s.focus = Math.min(s.focus, data.meta.sms - 1);
     s.row = Math.min(s.row, data.meta.Br - 1);
     s.column = Math.min(s.column, data.meta.Bc - 1);
     this.changed++;
-    return !same;
+    return old !== null && !same && !s.isUntouched;
   }
 
   /** The only way to change anything: act(name, argument). Unknown names and actions without data do nothing. */
@@ -69,7 +68,7 @@ function opening({ meta, flash }) {
   return { t: settle(flash, Math.min(event, flash.count - 1)), row, isUntouched };
 }
 
-const VIEW_ONLY = new Set(["speed", "setSpeed", "loop", "row", "column", "focus", "worker"]);
+const VIEW_ONLY = new Set(["speed", "setSpeed", "loop", "column"]);
 
 const clampTo = (v, high) => Math.min(high, Math.max(0, v));
 

@@ -47,10 +47,8 @@ class Player {
       const data = decode(raw);
       data.id = `${data.meta.schedule}${this.drawn}${raw.length}`;
       this.pictures.clear();
-      const isFirst = !this.controller.data;
-      const isOther = this.controller.setData(data);
+      if (this.controller.setData(data)) this.sync(SETTLE_MS); // the chosen event has another number now
       this.newData = true;
-      if (isOther && !isFirst) this.sync(SETTLE_MS); // the chosen event has another number now
       this.payloadBytes = raw.length;
       this.asked = null;
     }
@@ -63,6 +61,7 @@ class Player {
   fit() {
     const { data } = this.controller;
     if (!data || !this.theme) return;
+    if (!this.box.clientWidth) return; // taken off the page, or not laid out yet: there is nothing to draw on
     const width = Math.max(280, Math.round(this.box.clientWidth - parseFloat(getComputedStyle(this.box).paddingLeft) * 2));
     const isFull = document.fullscreenElement === this.root.host || this.box.matches(":fullscreen");
     const height = isFull ? Math.max(400, this.box.clientHeight - this.root.querySelector(".bar").offsetHeight - 32) : wantedHeight(width, data.meta.sms, data.meta.race);
