@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import streamlit as st
 
 PROJECT = "fmha"
-ASSET_URL = "/_stcore/bidi-components"  # where the server serves <project>.<component>/<file>
+ASSET_PATH = "_stcore/bidi-components"  # where the server serves <project>.<component>/<file>
 
 Renderer = Callable[..., Any]
 _renderers: WeakKeyDictionary[Any, dict[str, Renderer]] = WeakKeyDictionary()
@@ -59,7 +59,8 @@ def register_folder(name: str, folder: Path, manager: Any = None) -> str:
         manager.register_from_manifest(
             ComponentManifest(PROJECT, "0", [ComponentConfig(name, asset_dir=folder.name)]), folder.parent
         )
-    return f"{ASSET_URL}/{PROJECT}.{name}"
+    base = str(st.get_option("server.baseUrlPath") or "").strip("/")
+    return f"/{base}/{ASSET_PATH}/{PROJECT}.{name}" if base else f"/{ASSET_PATH}/{PROJECT}.{name}"
 
 
 def _manager() -> Any:

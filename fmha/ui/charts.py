@@ -44,11 +44,15 @@ def pack(fig: go.Figure, alt: str, height: int) -> bytes:
 
 
 def _html() -> str:
-    import plotly
-
-    # Plotly's own package brings the very plotly.js that its figures are written for.
-    url = assets.register_folder("plotly", Path(plotly.__file__).resolve().parent / "package_data")
     return (
-        f'<div class="fmha-chart" role="img" data-plotly="{html.escape(url)}/plotly.min.js" '
+        f'<div class="fmha-chart" role="img" data-plotly="{html.escape(_library_url())}" '
         f'data-swaps="{html.escape(json.dumps(theme.swaps()))}"></div>'
     )
+
+
+def _library_url() -> str:
+    """Where the server serves plotly.js: Plotly's own package brings the one that its figures are written for."""
+    import plotly
+
+    folder = Path(plotly.__file__).resolve().parent / "package_data"
+    return assets.register_folder("plotly", folder) + "/plotly.min.js"

@@ -11,16 +11,43 @@ let library; // one download, however many charts
 function plotly(url) {
   library ??= new Promise((resolve, reject) => {
     if (window.Plotly) return resolve(window.Plotly);
-    const script = document.createElement('script');
-    script.src = url;
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => {
+    let script = document.getElementById('fmha-plotly'); // the server may have put it into the page already
+    if (!script) {
+      script = Object.assign(document.createElement('script'), { id: 'fmha-plotly', src: url });
+      document.head.append(script);
+    }
+    script.addEventListener('load', () => resolve(window.Plotly));
+    script.addEventListener('error', () => {
       library = undefined; // the next change tries again
+      script.remove();
       reject(new Error('the chart library could not be loaded'));
-    };
-    document.head.append(script);
+    });
   });
   return library;
+}
+
+let queue = Promise.resolve();
+
+/** One new chart a frame: resolves when the charts that asked before have been drawn and shown. */
+function myTurn() {
+  const turn = queue;
+  queue = turn.then(() => new Promise((resolve) => setTimeout(resolve, 20)));
+  return turn;
+}
+
+const BEHIND_MS = 50;
+
+/** A little after the next picture of the page: drawing a chart blocks for longer than a frame lasts. */
+function later() {
+  return new Promise((resolve) => {
+    const spare = setTimeout(resolve, 250); // a hidden page has no next picture
+    requestAnimationFrame(() =>
+      setTimeout(() => {
+        clearTimeout(spare);
+        resolve();
+      }, BEHIND_MS),
+    );
+  });
 }
 
 class Chart {
@@ -72,6 +99,8 @@ class Chart {
       this.node.append(note);
       return;
     }
+    if (this.text === null) await myTurn(); // a page of charts: the first is seen while the next is drawn
+    else await later(); // a change: the player's new picture goes first
     if (turn !== this.turn || this.gone) return; // a newer figure is on its way
     let figure = painted(message.figure, this.swaps, look, isDark(look.ground));
     if (look.narrow) figure = narrowed(figure, look.width);

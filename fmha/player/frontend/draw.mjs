@@ -4,7 +4,7 @@ import { nbytesOf } from "./decode.mjs";
 import { drawFocus } from "./draw_focus.mjs";
 import { drawTimeline } from "./draw_timeline.mjs";
 import { shelfTile } from "./layout.mjs";
-import { bytes, hatch, mix, panel, ramp, rgb, text } from "./paint.mjs";
+import { bytes, hatch, mix, pack, panel, ramp, text } from "./paint.mjs";
 
 /** One picture. `pictures` is the cache; the result does not depend on what is in it. */
 export function draw(g, L, data, frame, theme, pictures, ui) {
@@ -227,11 +227,6 @@ function drawBenches(g, L, data, frame, theme, pictures, ui) {
     g.fillStyle = theme.colors.SMEM;
     g.fillRect(r.x + inner, r.y + r.h - inner - barH + 1, (r.w - inner * 2) * blockProgress(data, sm), barH);
   });
-}
-
-function pack(hex) {
-  const [r, g, b] = rgb(hex);
-  return 0xff000000 | (b << 16) | (g << 8) | r;
 }
 
 /** How much of its block an SM has done, in events. */

@@ -1,7 +1,7 @@
 // The race: naive attention's three kernels beside flash, same inputs, same SMs, same clock, both meters ticking.
 import { drawMeters } from "./draw.mjs";
 import { lanes, phaseColor, playhead, timeText } from "./draw_timeline.mjs";
-import { bytes, hatch, mix, panel, rgb, text } from "./paint.mjs";
+import { bytes, hatch, mix, pack, panel, text } from "./paint.mjs";
 
 const KERNELS = ["S = Q Kᵀ · scale", "P = softmax S", "O = P V"];
 
@@ -102,11 +102,6 @@ function matrix(g, r, data, theme, pictures, name, order, count, frame, faint = 
   }
 }
 
-function pack(color) {
-  const [r, g, b] = color.startsWith("#") ? rgb(color) : color.match(/\d+/g).map(Number);
-  return 0xff000000 | (b << 16) | (g << 8) | r;
-}
-
 /** One small square an SM: the colour of its phase, hatched when it waits. */
 function sms(g, r, list, theme, s) {
   const perRow = Math.min(list.length, 32), rows = Math.ceil(list.length / perRow), w = r.w / perRow, h = (r.h - 14 * s) / rows;
@@ -124,8 +119,8 @@ function timelines(g, L, data, frame, theme, pictures) {
   const upper = { ...track, h: half }, lower = { ...track, y: track.y + half + 6 * s, h: half };
   text(g, theme, "SMs × time", timeline.x, timeline.y + 9 * s, { size: 11.5 * s, color: theme.muted });
   text(g, theme, `${timeText(frame.t)} of ${timeText(data.end)}`, track.x + track.w, timeline.y + 9 * s, { size: 11.5 * s, align: "right", mono: true, color: theme.muted });
-  lanes(g, upper, data, data.naive, "naive", theme, pictures, { key: data.id, scale: data.end });
-  lanes(g, lower, data, data.flash, "flash", theme, pictures, { key: data.id + "r", scale: data.end });
+  lanes(g, upper, data, data.naive, "naive", theme, pictures, { key: data.id, scale: data.end, pixels: L.pixels });
+  lanes(g, lower, data, data.flash, "flash", theme, pictures, { key: data.id + "r", scale: data.end, pixels: L.pixels });
   text(g, theme, "naive", track.x - 6 * s, upper.y + half / 2, { size: 11.5 * s, align: "right", bold: true, color: theme.colors.naive });
   text(g, theme, "flash", track.x - 6 * s, lower.y + half / 2, { size: 11.5 * s, align: "right", bold: true, color: theme.colors[data.meta.order] });
   playhead(g, track, timeline.y + 14 * s, data, frame.t, theme);

@@ -1,32 +1,31 @@
-// SMs x time: who did what when. Painted once per run and size; the playhead and the veil over the future move.
+// SMs x time: who did what when. Painted once per run and width; the playhead and the veil over the future move.
 import { endOf } from "./decode.mjs";
-import { panel, text } from "./paint.mjs";
+import { pack, panel, text } from "./paint.mjs";
 
-/** Draw the lanes of one track into rectangle r. `scale` is the time at the right edge. */
-export function lanes(g, r, data, track, name, theme, pictures, { key, scale }) {
-  const w = Math.max(1, Math.round(r.w)), h = Math.max(1, Math.round(r.h)), sms = data.meta.sms;
-  const picture = pictures.layer(`lanes-${name}`, `${key}|${w}x${h}|${theme.name}`, w, h, (p) => {
-    p.clearRect(0, 0, w, h);
-    const lane = h / sms, gap = lane > 5 ? 1 : 0;
-    const colors = data.meta.phases.map((phase) => phaseColor(phase, theme));
-    for (let sm = 0; sm < sms; sm++) {
-      const y = sm * lane;
-      for (const b of track.bySm[sm]) {
-        const stop = b + 1 < track.blocks ? track.first[b + 1] : track.count;
-        for (let e = track.first[b]; e < stop; e++) {
-          const x0 = (track.t0[e] / scale) * w, x1 = (endOf(track, e) / scale) * w;
-          p.fillStyle = colors[track.phase[e]];
-          p.fillRect(x0, y, Math.max(x1 - x0, 0.3), Math.max(1, lane - gap));
-        }
-        if (gap && track.bySm[sm].length > 1) { // where one worker ends and the next begins
-          p.fillStyle = theme.text;
-          p.fillRect((track.blockEnd[b] / scale) * w - 1, y, 1, Math.max(1, lane - gap));
-        }
+/**
+ * Draw the lanes of one track into rectangle r. `scale` is the time at the right edge.
+ * There can be tens of thousands of events: each lane is one row of pixels, painted once and stretched.
+ */
+export function lanes(g, r, data, track, name, theme, pictures, { key, scale, pixels }) {
+  const w = Math.max(1, Math.round(r.w * pixels)), sms = data.meta.sms;
+  const picture = pictures.pixels(`lanes-${name}`, `${key}|${w}|${theme.name}`, w, sms, (out) => {
+    const colors = data.meta.phases.map((phase) => pack(phaseColor(phase, theme))), edge = pack(theme.text), k = w / scale;
+    for (let sm = 0; sm < sms; sm++) for (const b of track.bySm[sm]) {
+      const stop = b + 1 < track.blocks ? track.first[b + 1] : track.count;
+      for (let e = track.first[b]; e < stop; e++) {
+        const x0 = Math.round(track.t0[e] * k), x1 = Math.round(endOf(track, e) * k);
+        out.fill(colors[track.phase[e]], sm * w + x0, sm * w + Math.min(w, Math.max(x1, x0 + (x1 > x0))));
       }
+      const last = Math.round(track.blockEnd[b] * k); // where one worker ends and the next begins
+      if (track.bySm[sm].length > 1 && last < w) out[sm * w + last] = edge;
     }
   });
-  g.imageSmoothingEnabled = true;
+  g.imageSmoothingEnabled = false;
   g.drawImage(picture, r.x, r.y, r.w, r.h);
+  const lane = r.h / sms;
+  if (lane <= 5) return;
+  g.fillStyle = theme.bg;
+  for (let sm = 1; sm < sms; sm++) g.fillRect(r.x, r.y + sm * lane - 0.5, r.w, 1);
 }
 
 export function phaseColor(phase, theme) {
@@ -39,7 +38,7 @@ export function drawTimeline(g, r, L, data, track, name, frame, theme, pictures,
   const { s } = L, { meta } = data;
   text(g, theme, "SMs × time", L.timeline.x, L.timeline.y + 9 * s, { size: 11.5 * s, color: theme.muted });
   legend(g, L, theme);
-  lanes(g, r, data, track, name, theme, pictures, { key: data.id, scale: data.end });
+  lanes(g, r, data, track, name, theme, pictures, { key: data.id, scale: data.end, pixels: L.pixels });
   const lane = r.h / meta.sms, every = Math.max(1, Math.ceil((11 * s) / lane));
   for (let sm = 0; sm < meta.sms; sm += every) {
     text(g, theme, `SM ${sm}`, r.x - 6 * s, r.y + (sm + 0.5) * lane, { size: 10 * s, align: "right", color: sm === ui.focus ? theme.text : theme.muted, bold: sm === ui.focus });

@@ -6,6 +6,12 @@ export function rgb(hex) {
   return [n >> 16, (n >> 8) & 255, n & 255];
 }
 
+/** "#rrggbb" or "rgb(r,g,b)" as 0xAABBGGRR, the way ImageData keeps it. */
+export function pack(color) {
+  const [r, g, b] = color.startsWith("#") ? rgb(color) : color.match(/\d+/g).map(Number);
+  return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+}
+
 /** A colour between two, u from 0 to 1, as "rgb(...)". */
 export function mix(from, to, u) {
   const a = rgb(from), b = rgb(to);
