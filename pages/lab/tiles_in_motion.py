@@ -42,7 +42,7 @@ TRIES = (
 )
 
 
-@st.cache_resource(max_entries=24, show_spinner=False)
+@st.cache_resource(max_entries=12, show_spinner=False)
 def played(
     problem: Problem, tiling: Tiling, order: str, input_name: str, sms: int, seed: int, layer: int, head: int
 ) -> scene.Played:

@@ -136,11 +136,11 @@ function drawGhost(g, L, data, frame, theme, pictures, ui) {
       entry.base = base;
       entry.count = 0;
       p.clearRect(0, 0, w, h);
-      for (let tile = 0; tile < stride; tile++) ghostCell(p, tile, meta, w, h, a.kinds[tile] === 0 ? "skip" : "todo", theme);
+      for (let tile = 0; tile < stride; tile++) ghostCell(p, tile, meta, w, h, a.kinds[tile], false, theme);
     }
     for (let k = entry.count; k < frame.doneVisits; k++) {
       const tile = data.visits.order[k];
-      if (Math.floor(tile / stride) === H) ghostCell(p, tile % stride, meta, w, h, "done", theme);
+      if (Math.floor(tile / stride) === H) ghostCell(p, tile % stride, meta, w, h, a.kinds[tile % stride], true, theme);
     }
     entry.count = frame.doneVisits;
   });
@@ -158,31 +158,54 @@ function drawGhost(g, L, data, frame, theme, pictures, ui) {
   for (let i = 0; i < meta.Tr; i += every) text(g, theme, "Q" + i, m.x - 5 * s, m.y + (i + 0.5) * m.cell, { size: 10 * s, align: "right", color: theme.colors.Q });
   const everyK = Math.max(1, Math.ceil((24 * s) / m.cell));
   for (let j = 0; j < meta.Tc; j += everyK) text(g, theme, "K" + j, m.x + (j + 0.5) * m.cell, m.y + m.h + 11 * s, { size: 10 * s, align: "center", color: theme.colors.K });
-  const legend = [["current", theme.colors.S], ["done, forgotten", mix(theme.bg, theme.colors.S, 0.25)]];
-  if (a.kinds.includes(0)) legend.push(["skipped (mask)", null]);
+  const legend = [["current", theme.colors.S], ["done, not kept", mix(theme.bg, theme.colors.S, 0.25)]];
+  if (a.kinds.includes(PARTIAL)) legend.push(["partial", "corner"]);
+  if (a.kinds.includes(SKIP)) legend.push(["skipped", null]);
   let x = r.x;
   const y = r.y + r.h - 8 * s;
   if (!L.isNarrow) for (const [word, color] of legend) {
     const box = { x, y: y - 5 * s, w: 10 * s, h: 10 * s };
-    if (color) panel(g, box, { fill: color, radius: 2 }); else { panel(g, box, { stroke: theme.border, radius: 2 }); hatch(g, box, theme.muted, 4); }
+    if (color === "corner") {
+      panel(g, box, { fill: mix(theme.bg, theme.colors.S, 0.25), stroke: theme.border, radius: 2 });
+      corner(g, box.x, box.y, box.w, box.h, theme);
+    } else if (color) {
+      panel(g, box, { fill: color, radius: 2 });
+    } else {
+      panel(g, box, { stroke: theme.border, radius: 2 });
+      hatch(g, box, theme.muted, 4);
+    }
     text(g, theme, word, x + 14 * s, y, { size: 10.5 * s, color: theme.muted });
     x += 22 * s + g.measureText(word).width;
   }
 }
 
-function ghostCell(p, tile, meta, w, h, state, theme) {
+const SKIP = 0, PARTIAL = 1; // tile kinds, as in mask.py
+
+/** One tile of the matrix: hatched where the mask skips it, with a dark corner where it hides a part of it. */
+function ghostCell(p, tile, meta, w, h, kind, isDone, theme) {
   const i = Math.floor(tile / meta.Tc), j = tile % meta.Tc;
   const x = Math.round((j * w) / meta.Tc), y = Math.round((i * h) / meta.Tr);
   const cw = Math.round(((j + 1) * w) / meta.Tc) - x, ch = Math.round(((i + 1) * h) / meta.Tr) - y, gap = cw > 5 ? 1 : 0;
-  p.fillStyle = state === "done" ? mix(theme.bg, theme.colors.S, 0.25) : state === "skip" ? theme.well : theme.panel;
+  p.fillStyle = isDone ? mix(theme.bg, theme.colors.S, 0.25) : kind === SKIP ? theme.well : theme.panel;
   p.fillRect(x, y, cw - gap, ch - gap);
-  if (state === "skip" && cw > 5) {
+  if (kind === PARTIAL && cw > 3) corner(p, x, y, cw - gap, ch - gap, theme);
+  if (kind === SKIP && cw > 5) {
     p.strokeStyle = theme.border;
     p.beginPath();
     p.moveTo(x + 1, y + ch - 2);
     p.lineTo(x + cw - 2, y + 1);
     p.stroke();
   }
+}
+
+/** The upper right half of a cell, which a causal mask hides. */
+function corner(p, x, y, w, h, theme) {
+  p.fillStyle = theme.border;
+  p.beginPath();
+  p.moveTo(x + w * 0.35, y);
+  p.lineTo(x + w, y);
+  p.lineTo(x + w, y + h * 0.65);
+  p.fill();
 }
 
 function drawBenches(g, L, data, frame, theme, pictures, ui) {
@@ -248,7 +271,7 @@ function drawCode(g, L, data, frame, theme) {
   lines.forEach((line, n) => {
     const y = r.y + 7 * s + (n + 0.5) * step;
     if (n === now) panel(g, { x: r.x + 4 * s, y: y - step / 2 + 1, w: r.w - 8 * s, h: step - 2 }, { fill: theme.mark, radius: 4 });
-    text(g, theme, line.text, r.x + (10 + 12 * line.indent) * s, y, { size, mono: true, bold: n === now, color: n === now ? theme.text : theme.muted, max: r.w - (14 + 12 * line.indent) * s });
+    text(g, theme, line.text, r.x + (10 + 12 * line.indent) * s, y, { size, mono: true, bold: n === now, color: n === now ? theme.text : theme.muted, max: r.w - (14 + 12 * line.indent) * s, fit: true });
   });
 }
 

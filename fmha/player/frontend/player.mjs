@@ -150,6 +150,7 @@ class Player {
     const moved = `requested so far: flash ${bytes(bytesAt(data.flashMeter, state.t))}, naive ${bytes(bytesAt(data.naiveMeter, state.t))}`;
     const formulas = formulaLines(data, f, state).map((line) => line.text).join("; ");
     this.root.querySelector("[aria-live]").textContent = `${place}. ${formulas ? formulas + ". " : ""}${moved}.`;
+    this.root.querySelector(".scrub").setAttribute("aria-valuetext", place);
   }
 
   // --- controls -------------------------------------------------------------------------------------------------
@@ -187,8 +188,8 @@ class Player {
   }
 
   onKey(event) {
-    const target = event.target, isField = target.matches?.("select, input, dialog *");
-    if (isField && !["f", "F", "?", "Escape"].includes(event.key)) return;
+    const target = event.target; // on the slider the arrows step by phase: its own steps mean nothing here
+    if (target.matches?.("select, dialog *") && !["f", "F", "?"].includes(event.key)) return;
     if (event.key === " " && target.matches?.("button")) return; // a focused button is pressed by space
     const action = keyAction(event);
     if (!action) return;
