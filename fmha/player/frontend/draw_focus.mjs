@@ -107,14 +107,17 @@ export function rowState(data, f, row) {
   const before = f.last >= 0 ? { m: a.xm[at(f.last)], l: a.xl[at(f.last)] } : { m: -Infinity, l: 0 };
   if (f.visit < 0) return { ...before, alpha: f.last >= 0 ? a.xa[at(f.last)] : NaN, mOld: before.m, lOld: before.l, isNew: false };
   const next = { m: a.xm[at(f.visit)], l: a.xl[at(f.visit)], alpha: a.xa[at(f.visit)] };
-  const code = f.code, rescaled = before.l * next.alpha;
+  const code = f.code, rescaled = before.l * next.alpha, p = share(f);
   const m = code === "S" ? before.m : next.m;
   // during "P" l first shrinks by alpha, then grows by the row sum of P
-  const l = code === "S" || code === "m" ? before.l : code !== "P" ? next.l : f.p < 0.5 ? lerp(before.l, rescaled, f.p * 2) : lerp(rescaled, next.l, f.p * 2 - 1);
+  const l = code === "S" || code === "m" ? before.l : code !== "P" ? next.l : p < 0.5 ? lerp(before.l, rescaled, p * 2) : lerp(rescaled, next.l, p * 2 - 1);
   return { m, l, alpha: code === "S" ? NaN : next.alpha, mOld: before.m, lOld: before.l, next, isNew: next.m > before.m && code !== "S" };
 }
 
 const lerp = (x, y, u) => x + (y - x) * u;
+
+/** How far a change within a phase has come; complete a little before the phase ends, where stepping stops. */
+const share = (f) => Math.min(1, f.p / 0.98);
 
 function bars(g, r, data, f, theme, ui, s) {
   const { meta } = data, rows = rowsOf(meta, f.i), h = r.h / meta.Br, columns = ["m", "l", "alpha"];
@@ -160,9 +163,10 @@ function accumulator(g, r, data, f, theme, pictures, ui, s) {
     if (f.code !== "O" && f.code !== "O_norm") return old * scale.running;
     const rowAlpha = a.xa[(f.exact * meta.Tc + f.visit) * meta.Br + Math.floor(k / columns)];
     const shrunk = normalizedKept ? old : old * rowAlpha, next = a.xO[plane(f.visit) + k];
-    return (f.p < 0.5 ? lerp(old, shrunk, f.p * 2) : lerp(shrunk, next, f.p * 2 - 1)) * scale.running;
+    const p = share(f);
+    return (p < 0.5 ? lerp(old, shrunk, p * 2) : lerp(shrunk, next, p * 2 - 1)) * scale.running;
   };
-  const stage = f.code.startsWith("O") ? Math.round(f.p * 24) : 0;
+  const stage = f.code.startsWith("O") ? Math.round(share(f) * 24) : 0;
   const key = `${data.id}|${f.exact}|${f.last}|${f.visit}|${f.code.startsWith("O")}|${isFinal}|${stage}|${theme.name}`;
   const picture = pictures.pixels("O", key, columns, meta.Br, (out) => {
     const lut = ramp(theme.panel, color), ground = rgb(theme.panel), empty = 0xff000000 | (ground[2] << 16) | (ground[1] << 8) | ground[0];
