@@ -82,7 +82,7 @@ test("what is drawn is what a pointer hits", () => {
   assert.deepEqual(hit(L, meta, ...middle(L.benches[6])), { kind: "bench", sm: 6 });
   for (const name of ["Q", "K", "V", "O"]) assert.deepEqual(hit(L, meta, ...middle(shelfTile(L, name, 2))), { kind: "shelf", name, tile: 2 });
   const { matrix: m } = L;
-  assert.deepEqual(hit(L, meta, m.x + 4.5 * m.cell, m.y + 1.5 * m.cell), { kind: "cell", i: 1, j: 4 });
+  assert.deepEqual(hit(L, meta, m.x + 4.5 * m.cw, m.y + 1.5 * m.ch), { kind: "cell", i: 1, j: 4 });
   const { S, bars } = L.slots;
   assert.deepEqual(hit(L, meta, S.x + S.w - 1, S.y + 1), { kind: "score", row: 0, column: meta.Bc - 1 });
   assert.equal(hit(L, meta, bars.x + 5, bars.y + bars.h - 1).row, meta.Br - 1);

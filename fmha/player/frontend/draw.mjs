@@ -148,16 +148,16 @@ function drawGhost(g, L, data, frame, theme, pictures, ui) {
   g.drawImage(canvas, m.x, m.y, m.w, m.h);
   for (const sm of frame.sms) {
     if (!sm.busy || sm.h !== H || sm.j < 0 || sm.i < 0) continue;
-    const box = { x: m.x + sm.j * m.cell + 0.5, y: m.y + sm.i * m.cell + 0.5, w: m.cell - 1, h: m.cell - 1 };
+    const box = { x: m.x + sm.j * m.cw + 0.5, y: m.y + sm.i * m.ch + 0.5, w: Math.max(1, m.cw - 1), h: Math.max(1, m.ch - 1) };
     g.fillStyle = theme.colors.S;
     g.fillRect(box.x, box.y, box.w, box.h);
     if (sm.sm === ui.focus) panel(g, { x: box.x - 1, y: box.y - 1, w: box.w + 2, h: box.h + 2 }, { stroke: theme.text, width: 2, radius: 2 });
   }
   panel(g, { x: m.x - 2, y: m.y - 2, w: m.w + 4, h: m.h + 4 }, { stroke: theme.colors.S, radius: 2, dash: [5, 4] });
-  const every = Math.max(1, Math.ceil((16 * s) / m.cell));
-  for (let i = 0; i < meta.Tr; i += every) text(g, theme, "Q" + i, m.x - 5 * s, m.y + (i + 0.5) * m.cell, { size: 10 * s, align: "right", color: theme.colors.Q });
-  const everyK = Math.max(1, Math.ceil((24 * s) / m.cell));
-  for (let j = 0; j < meta.Tc; j += everyK) text(g, theme, "K" + j, m.x + (j + 0.5) * m.cell, m.y + m.h + 11 * s, { size: 10 * s, align: "center", color: theme.colors.K });
+  const every = Math.max(1, Math.ceil((16 * s) / m.ch));
+  for (let i = 0; i < meta.Tr; i += every) text(g, theme, "Q" + i, m.x - 5 * s, m.y + (i + 0.5) * m.ch, { size: 10 * s, align: "right", color: theme.colors.Q });
+  const everyK = Math.max(1, Math.ceil((24 * s) / m.cw));
+  for (let j = 0; j < meta.Tc; j += everyK) text(g, theme, "K" + j, m.x + (j + 0.5) * m.cw, m.y + m.h + 11 * s, { size: 10 * s, align: "center", color: theme.colors.K });
   const legend = [["current", theme.colors.S], ["done, not kept", mix(theme.bg, theme.colors.S, 0.25)]];
   if (a.kinds.includes(PARTIAL)) legend.push(["partial", "corner"]);
   if (a.kinds.includes(SKIP)) legend.push(["skipped", null]);

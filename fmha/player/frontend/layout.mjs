@@ -76,8 +76,10 @@ function finish(L, meta) {
     L.shelves[name] = { x: hbm.x + 8 * s + c * cw, y: hbm.y + head, w: cw, h, tiles };
   });
   const g = 22 * s, available = Math.min(ghost.w - g - 4, ghost.h - 28 * s - 44 * s);
-  const cell = available / Math.max(meta.Tr, meta.Tc);
-  L.matrix = { x: ghost.x + g, y: ghost.y + 28 * s, cell, w: cell * meta.Tc, h: cell * meta.Tr };
+  // The matrix has its true shape, Nq x Nk; its tiles are as wide as Bc and as high as Br.
+  const token = available / Math.max(meta.problem.Nq, meta.problem.Nk);
+  const w = token * meta.problem.Nk, h = token * meta.problem.Nq;
+  L.matrix = { x: ghost.x + g, y: ghost.y + 28 * s, w, h, cw: w / meta.Tc, ch: h / meta.Tr };
   const label = L.isNarrow ? 34 : 48 * s, axis = 20 * s;
   L.track = rect(timeline.x + label, timeline.y + axis, timeline.w - label - 8 * s, timeline.h - axis - 4 * s);
   L.slots = slots(focus, s, meta, L.isNarrow);
@@ -113,7 +115,7 @@ export function hit(L, meta, x, y) {
   const bench = L.benches.findIndex((r) => inside(r, x, y));
   if (bench >= 0) return { kind: "bench", sm: bench };
   if (inside(L.matrix, x, y)) {
-    return { kind: "cell", i: Math.floor((y - L.matrix.y) / L.matrix.cell), j: Math.floor((x - L.matrix.x) / L.matrix.cell) };
+    return { kind: "cell", i: Math.floor((y - L.matrix.y) / L.matrix.ch), j: Math.floor((x - L.matrix.x) / L.matrix.cw) };
   }
   for (const [name, shelf] of Object.entries(L.shelves)) {
     if (inside({ ...shelf, h: shelf.h * shelf.tiles }, x, y)) {
