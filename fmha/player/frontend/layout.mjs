@@ -4,7 +4,7 @@ const rect = (x, y, w, h) => ({ x, y, w: Math.max(0, w), h: Math.max(0, h) });
 
 /** Height the canvas wants at a given width. */
 export function wantedHeight(width, sms, race) {
-  if (width < 720) return race ? 760 : 900;
+  if (width < 720) return race ? 760 : 1010;
   return Math.round(Math.min(900, Math.max(560, width * (race ? 0.5 : 0.55))) + Math.max(0, rowsShown(sms) - 16));
 }
 
@@ -92,12 +92,16 @@ function slots(f, s, meta, isNarrow) {
   const leftW = f.w * (isNarrow ? 0.2 : 0.19), midX = f.x + pad + leftW + pad;
   const cap = 19 * s, third = height / 3;
   const side = Math.min(f.w * (isNarrow ? 0.36 : 0.37), height * 0.75);
-  const S = rect(midX, top + cap, side, Math.min(height * 0.56 - cap, side * Math.min(1.35, Math.max(0.55, meta.Br / meta.Bc))));
+  const S = rect(midX, top + cap, side, Math.min(height * (isNarrow ? 0.46 : 0.56) - cap, side * Math.min(1.35, Math.max(0.55, meta.Br / meta.Bc))));
   const barsX = S.x + S.w + pad, bars = rect(barsX, S.y, f.x + f.w - pad - barsX, S.h);
   const oY = S.y + S.h + cap + 9 * s;
   const textW = f.x + f.w - pad - barsX;
   const O = rect(midX, oY, S.w, bottom - oY);
   const slot = (k) => rect(f.x + pad, top + k * third + cap, leftW, third - cap - 4 * s);
+  if (isNarrow) { // the formulas get the width of two columns, below O
+    const low = rect(O.x, O.y, O.w, height * 0.17), textY = low.y + low.h + 10;
+    return { Q: slot(0), K: slot(1), V: slot(2), S, bars, O: low, text: rect(midX, textY, f.x + f.w - pad - midX, bottom - textY) };
+  }
   return { Q: slot(0), K: slot(1), V: slot(2), S, bars, O, text: rect(barsX, S.y + S.h + 8 * s, textW, bottom - S.y - S.h - 8 * s) };
 }
 
