@@ -61,13 +61,17 @@ INPUTS: dict[str, InputSource] = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """Q [B, H, Nq, d], K and V [B, Hk, Nk, d] in float64, with the words they stand for where there are any."""
+    """Q [B, H, Nq, d], K and V [B, Hk, Nk, d] in float64, with the words they stand for where there are any.
+
+    heads: the numbers that these heads have in the model they were recorded from.
+    """
 
     Q: Array
     K: Array
     V: Array
     title: str
     tokens: tuple[str, ...] | None = None
+    heads: tuple[int, ...] | None = None
 
     @property
     def problem(self) -> Problem:
@@ -121,32 +125,33 @@ def worked_example() -> Inputs:
 
 def sentence(layer: int = 3, head: int | None = None) -> Inputs:
     """Q, K, V of one layer (0 to 5) for the sentence: [1, 12, 16, 32], or [1, 1, 16, 32] for one head (0 to 11)."""
-    Q, K, V, tokens = _recorded("sentence_qkv.npz")
+    Q, K, V, tokens, heads = _recorded("sentence_qkv.npz")
     layer = check_whole("layer", layer, 0, Q.shape[0] - 1, InputError)
-    return _one_head(Inputs(Q[[layer]], K[[layer]], V[[layer]], INPUTS["sentence"].title, tokens), head)
+    return _one_head(Inputs(Q[[layer]], K[[layer]], V[[layer]], INPUTS["sentence"].title, tokens, heads), head)
 
 
 def passage(head: int | None = None) -> Inputs:
     """Q, K, V of layer 3 for the passage: [1, 4, 512, 32], or [1, 1, 512, 32] for one of the four heads kept."""
-    Q, K, V, tokens = _recorded("passage_qkv.npz")
-    return _one_head(Inputs(Q, K, V, INPUTS["passage"].title, tokens), head)
+    Q, K, V, tokens, heads = _recorded("passage_qkv.npz")
+    return _one_head(Inputs(Q, K, V, INPUTS["passage"].title, tokens, heads), head)
 
 
 def _one_head(inputs: Inputs, head: int | None) -> Inputs:
     if head is None:
         return inputs
     head = check_whole("head", head, 0, inputs.Q.shape[1] - 1, InputError)
-    return Inputs(inputs.Q[:, [head]], inputs.K[:, [head]], inputs.V[:, [head]], inputs.title, inputs.tokens)
+    return _cut(inputs, inputs.problem, [head])
 
 
 @functools.lru_cache(maxsize=4)
-def _recorded(filename: str) -> tuple[Array, Array, Array, tuple[str, ...]]:
+def _recorded(filename: str) -> tuple[Array, Array, Array, tuple[str, ...], tuple[int, ...]]:
     with np.load(_RECORDED / filename, allow_pickle=False) as file:
         Q, K, V = (file[name].astype(np.float64) for name in "QKV")
         tokens = tuple(str(token) for token in file["tokens"])
+        heads = tuple(int(head) for head in file["heads"])
     for array in (Q, K, V):
         array.flags.writeable = False
-    return Q, K, V, tokens
+    return Q, K, V, tokens, heads
 
 
 def _cut(whole: Inputs, problem: Problem, heads: list[int]) -> Inputs:
@@ -156,6 +161,7 @@ def _cut(whole: Inputs, problem: Problem, heads: list[int]) -> Inputs:
         whole.V[:, heads, : problem.Nk],
         whole.title,
         whole.tokens[: max(problem.Nq, problem.Nk)] if whole.tokens else None,
+        tuple(whole.heads[h] for h in heads) if whole.heads else None,
     )
 
 

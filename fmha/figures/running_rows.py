@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
@@ -13,13 +15,21 @@ Array = NDArray[np.float64]
 HIGHLIGHT = ("solid", "dash", "dot", "dashdot")
 
 
-def running_rows(m: Array, first_row: int, chosen: list[int], tile: int, *, height: int = 340) -> go.Figure:
+def running_rows(
+    m: Array,
+    first_row: int,
+    chosen: list[int],
+    tile: int,
+    elsewhere: Mapping[int, Array] | None = None,
+    height: int = 340,
+) -> go.Figure:
     """m after every K/V tile, a line a row.
 
     Args:
         m: [rows, Tc], the running max of the Q tile's rows; -inf where a row has seen no key.
         first_row: number of the tile's first row in the whole sequence.
         chosen: rows (numbers in the whole sequence) drawn strong; the others are faint.
+        elsewhere: m [Tc] of chosen rows that lie in other Q tiles, by their number.
         tile: K/V tiles up to this one have been visited; -1: none yet.
     """
     rows, Tc = m.shape
@@ -36,10 +46,13 @@ def running_rows(m: Array, first_row: int, chosen: list[int], tile: int, *, heig
         customdata=np.repeat([numbers[r] for r in faint], Tc + 1), name="other rows", showlegend=bool(faint),
         line={"color": theme.color("m", 0.25), "width": 1.5, "shape": "hv"}, hovertemplate=hover,
     )  # fmt: skip
-    for rank, number in enumerate(n for n in chosen if n in numbers):
+    lines = {n: shown[n - first_row] for n in chosen if n in numbers}
+    for n, row in (elsewhere or {}).items():
+        lines[n] = np.where(np.isfinite(row), row, np.nan)
+    for rank, (number, values) in enumerate(lines.items()):
         line = {"color": theme.color("m"), "width": 4, "shape": "hv", "dash": HIGHLIGHT[rank % len(HIGHLIGHT)]}
         fig.add_scatter(
-            x=steps, y=shown[number - first_row], mode="lines+markers", name=f"row {number}", line=line,
+            x=steps, y=values, mode="lines+markers", name=f"row {number}", line=line,
             marker={"size": 8, "symbol": ("triangle-up", "circle", "diamond", "square")[rank % 4]}, showlegend=True,
             hovertemplate=f"row {number}, after K/V tile %{{x}}: m = %{{y:.3f}}<extra></extra>",
         )  # fmt: skip
@@ -50,7 +63,8 @@ def running_rows(m: Array, first_row: int, chosen: list[int], tile: int, *, heig
             line={"width": 0}, layer="below",
         )  # fmt: skip
     every = max(1, -(-Tc // 16))
-    finite = m[np.isfinite(m)]
+    drawn = np.vstack([m, *(elsewhere or {}).values()])
+    finite = drawn[np.isfinite(drawn)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     pad = 0.08 * (high - low or 1.0)
     # Fixed margins and range: nothing to measure, so that a change is drawn in half the time and nothing jumps.

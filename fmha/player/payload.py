@@ -27,6 +27,7 @@ from fmha.mask import tile_kinds
 from fmha.memory import smem_layout
 from fmha.player.packing import pack
 from fmha.simulation import Run
+from fmha.state import Arithmetic
 from fmha.traffic import compulsory_bytes, count
 
 MAX_VISITS = 4096
@@ -64,7 +65,7 @@ class Scene:
     """What to show of a run, and how: the GPU whose share the clock followed, SMs, and what is in focus.
 
     focus_tile is (head, Q tile) on SM focus_sm; race: naive attention is sent along to run beside; start: (event,
-    row, untouched) where a freshly opened player stands, and whether pressing play begins at time 0.
+    row, column, untouched) where a freshly opened player stands, and whether pressing play begins at time 0.
     """
 
     gpu: Gpu
@@ -72,8 +73,8 @@ class Scene:
     focus_sm: int = 0
     focus_tile: tuple[int, int] | None = None
     race: bool = False
-    start: tuple[int, int, bool] | None = None
-    title: str = ""
+    start: tuple[int, int, int, bool] | None = None
+    heads: tuple[int, ...] | None = None
     tokens: tuple[str, ...] | None = None
 
 
@@ -96,14 +97,16 @@ def build(run: Run, naive_events: NDArray[np.void], scene: Scene) -> bytes:
             f"{problem.H} heads x {Tr} x {Tc} tiles are too many to animate: use at most {MAX_VISITS} in all; "
             "try larger Br and Bc, a smaller N or one head."
         )
-    arrays = _track("f", run.events) | _meter("f", run.events) | _meter("n", naive_events)
+    clock = _Clock(max(float(run.events["t1"].max()), float(naive_events["t1"].max())))
+    arrays = _track("f", run.events, clock) | _meter("f", run.events, clock) | _meter("n", naive_events, clock)
     if scene.race:
-        arrays |= _track("n", naive_events)
+        arrays |= _track("n", naive_events, clock)
     picture, picture_meta = _pictures(run)
     exact, exact_rows = _exact(run, _focus_tiles(run, scene))
     arrays |= picture | _operands(run) | exact
     arrays["kinds"] = tile_kinds(problem, tiling)[0]
-    meta = _meta(run, naive_events, scene) | picture_meta | {"exact": exact_rows}
+    meta = _meta(run, naive_events, scene) | picture_meta | {"exact": exact_rows, "tick": clock.tick}
+    meta["end"] = {"flash": clock.ticks(run.events["t1"].max()), "naive": clock.ticks(naive_events["t1"].max())}
     return pack(meta | {"schedule": schedule_digest(run)}, arrays)
 
 
@@ -120,21 +123,33 @@ def schedule_digest(run: Run) -> str:
     return digest.hexdigest()
 
 
-def _track(prefix: str, events: NDArray[np.void]) -> dict[str, NDArray[Any]]:
+class _Clock:
+    """Times as whole ticks in four bytes. In float32 a short phase late in a run would have no length at all."""
+
+    def __init__(self, end_us: float) -> None:
+        self.tick = end_us / (2**32 - 1)
+
+    def __call__(self, time_us: NDArray[Any]) -> NDArray[np.uint32]:
+        return np.round(time_us / self.tick).astype(np.uint32)
+
+    def ticks(self, time_us: float) -> int:
+        return round(float(time_us) / self.tick)
+
+
+def _track(prefix: str, events: NDArray[np.void], clock: _Clock) -> dict[str, NDArray[Any]]:
     """Events as columns, and the blocks (a worker in a kernel: a run of consecutive events on one SM)."""
     new_block = np.ones(len(events), np.bool_)
     new_block[1:] = (events["worker"][1:] != events["worker"][:-1]) | (events["kernel"][1:] != events["kernel"][:-1])
     first = np.flatnonzero(new_block)
     last = np.append(first[1:], len(events)) - 1
     columns = {
-        "t0": events["t0"].astype(np.float32),
+        "t0": clock(events["t0"]),
         "phase": events["phase"],
         "i": _index(events["i"]),
         "j": _index(events["j"]),
         "block_first": first.astype(np.uint32),
-        "block_end": events["t1"][last].astype(np.float32),
+        "block_end": clock(events["t1"][last]),
         "block_sm": events["sm"][first].astype(np.uint16),
-        "block_worker": events["worker"][first].astype(np.uint16),
         "block_h": events["h"][first].astype(np.uint16),
     }
     columns |= _coded("nbytes", events["nbytes"])
@@ -153,13 +168,13 @@ def _coded(name: str, values: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     return {f"{name}_table": table.astype(np.float64), name: index.astype(np.uint8 if len(table) < 256 else np.uint16)}
 
 
-def _meter(prefix: str, events: NDArray[np.void]) -> dict[str, NDArray[Any]]:
+def _meter(prefix: str, events: NDArray[np.void], clock: _Clock) -> dict[str, NDArray[Any]]:
     """When bytes have arrived: end times in rising order, with the bytes of each. Initialisation is not counted."""
     counted = np.array([(p.is_load or p.is_store) and not p.code.startswith("init_") for p in PHASES])
     moved = events[counted[events["phase"]] & (events["nbytes"] > 0)]
     row = np.argsort(moved["t1"], kind="stable")
     return {
-        f"{prefix}_meter_t": moved["t1"][row].astype(np.float32),
+        f"{prefix}_meter_t": clock(moved["t1"][row]),
     } | {f"{prefix}_meter_{name}": column for name, column in _coded("nbytes", moved["nbytes"][row]).items()}
 
 
@@ -254,11 +269,12 @@ def _formula_terms(run: Run, h: NDArray[np.int64], i: NDArray[np.int64]) -> dict
     """What the inspector writes into the formulas, [X, Tc, Br]: rowmax S, rowsum P, and (P V) in column 0."""
     assert run.tiles is not None
     S, P = run.tiles.S[0, h, i], np.nan_to_num(run.tiles.P[0, h, i])
-    V = _by_tile(run.V[0][..., :1], run.tiling.Bc)[h // run.problem.group][..., 0]  # [X, Tc, Bc]
+    stored = Arithmetic.of(run.problem, run.precision).stored  # P and V as the product takes them
+    V = _by_tile(stored(run.V[0][..., :1]), run.tiling.Bc)[h // run.problem.group][..., 0]  # [X, Tc, Bc]
     return {
         "x_rowmax": np.where(np.isnan(S), -np.inf, S).max(axis=-1).astype(np.float32),
         "x_rowsum": P.sum(axis=-1).astype(np.float32),
-        "x_pv": (P @ V[..., None])[..., 0].astype(np.float32),
+        "x_pv": (stored(P) @ V[..., None])[..., 0].astype(np.float32),
     }
 
 
@@ -269,17 +285,14 @@ def _meta(run: Run, naive_events: NDArray[np.void], scene: Scene) -> dict[str, A
     slots = smem_layout(tiling, problem.d, problem.itemsize)
     return {
         "problem": {
-            "H": problem.H, "Hk": problem.Hk, "Nq": problem.Nq, "Nk": problem.Nk, "d": problem.d,
-            "dtype": problem.dtype, "itemsize": problem.itemsize, "scale": problem.scale, "causal": problem.causal,
+            "H": problem.H, "Nq": problem.Nq, "Nk": problem.Nk, "d": problem.d, "itemsize": problem.itemsize,
+            "scale": problem.scale, "causal": problem.causal,
         },
         "Br": tiling.Br, "Bc": tiling.Bc, "Tr": tiling.Tr(problem), "Tc": tiling.Tc(problem),
         "order": run.order, "sms": scene.sms, "focus": scene.focus_sm, "race": scene.race, "start": scene.start,
-        "title": scene.title,
+        "heads": list(scene.heads) if scene.heads else None,
         "tokens": list(scene.tokens) if scene.tokens else None,
-        "gpu": {
-            "name": scene.gpu.name, "sms": scene.gpu.sms, "smem_limit": scene.gpu.smem_per_block_optin,
-            "hbm_bytes": scene.gpu.hbm_bytes,
-        },
+        "smem_limit": scene.gpu.smem_per_block_optin,
         "smem": [{"name": s.name, "shape": list(s.shape), "nbytes": s.nbytes} for s in slots],
         "phases": [
             {"code": p.code, "maths": p.maths, "tensor": p.tensor, "load": p.is_load, "store": p.is_store}
@@ -287,6 +300,5 @@ def _meta(run: Run, naive_events: NDArray[np.void], scene: Scene) -> dict[str, A
         ],
         "lines": [{"text": text, "phases": [CODE[c] for c in codes], "indent": n} for text, codes, n in lines],
         "total": {"flash": flash.requested_bytes, "naive": naive.requested_bytes, "floor": compulsory_bytes(problem)},
-        "end": {"flash": float(run.events["t1"].max()), "naive": float(naive_events["t1"].max())},
         "palette": PALETTE,
     }  # fmt: skip

@@ -16,9 +16,9 @@ from fmha.ui.parameters import Fit, Kind, Value, Wish, quote
 # Every name that some page of the app reads from the URL. A name outside this list that no control of the
 # page at hand claims either is reported to the user.
 KNOWN = frozenset(
-    {"N", "Nq", "Nk", "d", "Br", "Bc", "H", "Hk", "B", "dtype", "causal", "order", "scale"}
+    {"N", "d", "Br", "Bc", "H", "B", "dtype", "causal", "order", "rows"}
     | {"input", "layer", "head", "batch", "seed", "gpu", "sms", "row", "col", "step", "race"}
-    | {"event", "sm", "tile", "speed"}
+    | {"event", "sm", "tile"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice

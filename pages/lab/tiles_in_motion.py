@@ -14,7 +14,7 @@ from fmha.inputs import INPUTS
 from fmha.memory import smem_bytes, smem_complaint
 from fmha.player import scene
 from fmha.player.component import player
-from fmha.player.payload import Scene, build, schedule_digest
+from fmha.player.payload import PICTURE_SIDE, Scene, build, schedule_digest
 from fmha.problem import MAX_TOKENS
 from fmha.simulation import Run
 from fmha.ui import charts, controls
@@ -31,15 +31,32 @@ ORDER_HELP = (
 Tile = tuple[int, int]
 View = tuple[int, Tile | None, bool]
 SMS = [1, 2, 4, 8, 16, 32, 64]
-TRIES = (
-    "Press **Space**, then step with **→**. Watch `m`, `l` and `alpha` of row 0. Which tiles make `alpha` drop below "
-    "1, and what happens to `Oi` in that moment?",
-    "Drag **d** from 8 up to 32 with Br = 8. The K and V tiles grow, the N × N matrix does not: from some d on flash "
-    "requests *more* than naive. Then double **Br** until flash wins again: with many tokens it does when Br > d / 2.",
-    "Set the input to **Max rises at every tile**, then to **Max never rises**, and compare the alpha columns.",
-    "Set **SMs** to 4: the 16 workers run in four waves. The requested bytes stay the same.",
-    "Switch on **Causal mask**: the hatched tiles are never loaded. Which worker finishes first?",
-)
+ROWS_PATTERN = r"\s*(\d{1,4}\s*(,\s*\d{1,4}\s*){0,5})?"
+
+
+def tries(order: str) -> list[str]:
+    """Things to try; what they say holds for the loop order at hand."""
+    both = [
+        "Press **Space**, then step with **→**. Watch `m`, `l` and `alpha` of a row (click it). Which tiles make "
+        "`alpha` drop below 1, and what happens to `Oi` in that moment?",
+        "Set the input to **Max rises at every tile**, then to **Max never rises**, and compare the alpha columns.",
+        "Switch on **Race naive** and play. When does naive attention write P for the first time, and when does flash?",
+    ]
+    if order == "kv-outer":
+        return [
+            *both,
+            "A worker owns a whole head here. Set **H** to 4: how many SMs have something to do?",
+            "Double **Bc**, then double **Br**. Only one of them halves the trips of O, l and m. Which, and why?",
+        ]
+    return [
+        *both,
+        "Set N = 128 and Br = Bc = 8 without a mask, and drag **d** from 8 up to 32. The K and V tiles grow, the N × N "
+        "matrix does not: from some d on flash requests *more* than naive. Then double **Br** until flash wins again: "
+        "with many tokens it does when Br > d / 2.",
+        "With one head, N = 128 and Br = 8, set **SMs** to 4: the 16 workers run in four waves. Do the requested bytes "
+        "change?",
+        "Switch on the **causal mask**: the hatched tiles are never loaded. Which worker has the least to do?",
+    ]
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -53,15 +70,15 @@ def played(
 
 
 @st.cache_data(max_entries=48, show_spinner=False)
-def payload(key: tuple[Any, ...], _now: scene.Played, view: View, start: tuple[int, int, bool] | None) -> bytes:
+def payload(key: tuple[Any, ...], _now: scene.Played, view: View, start: tuple[int, int, int, bool] | None) -> bytes:
     """The player's bytes; `key` names the run, `view` = (SM, Q tile in focus, race)."""
     focus_sm, focus_tile, race = view
-    look = Scene(_now.gpu, _now.sms, focus_sm, focus_tile, race, start, _now.inputs.title, _now.inputs.tokens)
+    look = Scene(_now.gpu, _now.sms, focus_sm, focus_tile, race, start, _now.inputs.heads, _now.inputs.tokens)
     return build(_now.run, _now.naive_events, look)
 
 
-def settings() -> tuple[tuple[Any, ...], bool]:
-    """The controls, from above to below: (arguments of `played`), and whether naive races."""
+def settings() -> tuple[tuple[Any, ...], bool, str]:
+    """The controls, from above to below: (arguments of `played`), whether naive races, further rows of the chart."""
     titles = {name: source.title for name, source in INPUTS.items()}
     name = controls.choice("input", "Input", titles, default="random", help="Where Q, K and V come from.")
     source = INPUTS[name]
@@ -84,22 +101,29 @@ def settings() -> tuple[tuple[Any, ...], bool]:
         layer = controls.slider("layer", "Layer", lo=0, hi=5, default=3)
     if source.H and source.H > 1:
         head = controls.slider("head", "First head", lo=0, hi=source.H - 1, default=1)
+    rows = controls.text(
+        "rows", "More rows in the chart", longest=40, pattern=ROWS_PATTERN,
+        what="up to six row numbers, such as 0, 5, 17",
+        help="Numbers of rows in the sequence, with commas. The row that is clicked in the player is always drawn.",
+    )  # fmt: skip
     problem = Problem(N=N, d=d, H=H, dtype=dtype, causal=causal)
-    return (problem, Tiling(Br, Bc), order, name, sms, seed, layer, head), race
+    return (problem, Tiling(Br, Bc), order, name, sms, seed, layer, head), race, rows
 
 
 def moment() -> dict[str, Any]:
     """The chosen moment: what the person last did in the player, and on a fresh page what the address says.
 
-    Known before the player is drawn again, and kept in the address: event (row of the event table), row, SM.
+    Known before the player is drawn again, and kept in the address: event (row of the event table), row and
+    column of the score tile, SM.
     """
     state = st.session_state.get(KEY)
     at = dict((state.get("at") if state is not None else None) or {})
     if at:
-        controls.assign(event=int(at["event"]), row=int(at["row"]), sm=int(at["sm"]))
+        controls.assign(**{name: int(at[name]) for name in ("event", "row", "col", "sm")})
     named = {
         "event": controls.hidden("event", lo=-1, hi=MAX_EVENTS, default=-1),
         "row": controls.hidden("row", lo=0, hi=MAX_TOKENS, default=0),
+        "col": controls.hidden("col", lo=0, hi=MAX_TOKENS, default=0),
         "sm": controls.hidden("sm", lo=0, hi=scene.MAX_SMS - 1, default=0),
     }
     return at or named
@@ -123,7 +147,7 @@ def opening_event(run: Run, sm: int) -> int:
 
 
 @st.fragment
-def show(arguments: tuple[Any, ...], race: bool) -> None:
+def show(arguments: tuple[Any, ...], race: bool, rows: str) -> None:
     """Player and what follows it. A fragment: choosing a moment redraws only this."""
     at = moment()
     with explained_errors():
@@ -131,37 +155,38 @@ def show(arguments: tuple[Any, ...], race: bool) -> None:
         run, schedule = now.run, schedule_digest(now.run)
         sm, tile, event = focus(run, at, schedule, now.sms)
         if "schedule" not in at:  # nothing chosen since the player was mounted: this is where it stands when it opens
-            st.session_state[KEY + "-opened"] = (event, int(at["row"]), int(at["event"]) != event)
+            st.session_state[KEY + "-opened"] = (event, int(at["row"]), int(at["col"]), int(at["event"]) != event)
         start = st.session_state.get(KEY + "-opened")
         blob = payload(arguments, now, (sm, tile, race), start)
     player(blob, key=KEY)
-    follow(now, event, int(at["row"]))
+    follow(now, event, int(at["row"]), rows)
     controls.update_url()
 
 
-def follow(now: scene.Played, event: int, row: int) -> None:
-    """The chart and the sentence for the chosen moment."""
+def follow(now: scene.Played, event: int, row: int, wanted: str) -> None:
+    """The chart and the sentence for the chosen moment. `wanted`: further rows, as typed."""
     run, what = now.run, now.run.events[event]
     problem, tiling = run.problem, run.tiling
     h, i, j = int(what["h"]), max(0, int(what["i"])), int(what["j"])
     first = i * tiling.Br
     last = min(first + tiling.Br, problem.Nq)
     number = min(first + row, last - 1)
-    order = [p.code for p in PHASES]
-    reached = (
-        j if order[what["phase"]] not in ("load_Q", "load_K", "load_V", "S", "load_O", "load_l", "load_m") else j - 1
-    )
-    where = f"SM {what['sm']}" + (f", head {h}" if problem.H > 1 else "") + f", Q tile {i}"
-    where += f", K/V tile {j} of {tiling.Tc(problem)}" if j >= 0 else ""
+    before_max = PHASES[what["phase"]].code in ("S", "load_Q", "load_K", "load_V", "load_O", "load_l", "load_m")
+    reached = min(j - before_max, tiling.Tc(problem) - 1)
+    head = f", head {now.inputs.heads[h]}" if now.inputs.heads else f", head {h}" if problem.H > 1 else ""
+    where = f"SM {what['sm']}{head}, Q tile {i}" + (f", K/V tile {j} of {tiling.Tc(problem)}" if j >= 0 else "")
     word = f' ("{now.inputs.tokens[number]}")' if now.inputs.tokens else ""
+    others = sorted({int(text) for text in wanted.split(",") if text.strip()} - {number})
+    chosen = [number, *(r for r in others if r < problem.Nq)]
     st.markdown(
         f"**Chosen moment:** {where}, phase `{PHASES[what['phase']].maths}`, "
-        f"from {format_time_us(float(what['t0']))} to {format_time_us(float(what['t1']))}. "
-        f"Below: the running maxima of this Q tile's rows; row {number}{plain(word)} is strong, tiles to the right of "
-        "the bar have not arrived."
+        f"from {format_time_us(float(what['t0']))} to {format_time_us(float(what['t1']))}. Below: the running maxima "
+        f"of this Q tile's rows; row {number}{plain(word)} is strong. What lies to the right of the bar has not been "
+        "visited."
     )
+    elsewhere = {r: run.m[0, h, r] for r in chosen if not first <= r < last}
     charts.show(
-        running_rows(run.m[0, h, first:last], first, [number], min(reached, tiling.Tc(problem) - 1)),
+        running_rows(run.m[0, h, first:last], first, chosen, reached, elsewhere),
         key="running-max",
         alt=f"Running maximum of rows {first} to {last - 1} after each K/V tile; row {number} ends at "
         f"{run.m[0, h, number, -1]:.3f}.",
@@ -187,28 +212,38 @@ def bill(arguments: tuple[Any, ...], heads_shown: int) -> None:
             f"The player shows {heads_shown} of {problem.H} heads (it animates 4,096 visits at most); "
             f"the numbers above count all {problem.H}."
         )
-    workers = "Algorithm 1 gives each head to one worker" if order == "kv-outer" else "A worker owns one Q tile"
+    workers = "A worker owns one Q tile and streams the K/V tiles past it"
+    if order == "kv-outer":
+        workers = (
+            "Algorithm 1 gives each head to one worker; it first writes O = 0, l = 0, m = -inf "
+            f"({format_bytes(flash.init_write_bytes)}, shown but counted apart)"
+        )
+    reduced = (
+        f" The small benches show the largest score of each of {PICTURE_SIDE} x {PICTURE_SIDE} parts of a tile."
+        if max(tiling.Br, tiling.Bc) > PICTURE_SIDE
+        else ""
+    )
     st.caption(
         f"{workers}. Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {GPU.name} "
         f"({GPU.sms} SMs), without latency, overlap or caches. Requested bytes: what workers load and store beyond "
         "their shared memory; caches do not enter. Numbers in the player are computed as a kernel would in "
-        f"{problem.dtype}."
+        f"{problem.dtype}.{reduced}"
     )
 
 
 def main() -> None:
     page(
         "Tiles in motion",
-        "Each worker keeps one Q tile and streams the K/V tiles past it. Only `m`, `l` and `O` survive from tile to "
-        "tile; the N × N matrix never exists.",
+        "Workers stream tiles of Q, K and V through shared memory. Only `m`, `l` and `O` survive from tile to tile; "
+        "the N × N matrix never exists.",
     )
     left, right = st.columns([5, 1], gap="medium")  # on a phone the player comes first, then the controls
     with right:
-        arguments, race = settings()
+        arguments, race, rows = settings()
     with left:
-        moment()
+        moment()  # the names that the player keeps in the address are known before unknown ones are reported
         controls.notices()
-        show(arguments, race)
+        show(arguments, race, rows)
     problem, tiling, order = arguments[0], arguments[1], arguments[2]
     configuration(
         N=problem.Nq, d=problem.d, Br=tiling.Br, Bc=tiling.Bc, H=problem.H, dtype=problem.dtype,
@@ -216,7 +251,7 @@ def main() -> None:
     )  # fmt: skip
     heads = played(*arguments).run.problem.H
     bill(arguments, heads)
-    try_this(TRIES)
+    try_this(tries(order))
 
 
 main()

@@ -22,7 +22,7 @@ test("keys", () => {
 });
 
 test("a step there and a step back is where one was", () => {
-  const c = opened({ start: [20, 0, false] }), before = c.chosen().event;
+  const c = opened({ start: [20, 0, 0, false] }), before = c.chosen().event;
   for (const action of ["phase", "tile"]) {
     c.act(action, 1);
     assert.notEqual(c.chosen().event, before);
@@ -32,7 +32,7 @@ test("a step there and a step back is where one was", () => {
 });
 
 test("sliding, stepping and playing to one event choose the same event", () => {
-  const c = opened({ start: [0, 0, false] });
+  const c = opened({ start: [0, 0, 0, false] });
   for (let k = 0; k < 9; k++) c.act("phase", 1);
   const { event, t } = c.chosen();
   c.act("home");
@@ -58,7 +58,7 @@ test("play, loop and the end", () => {
 });
 
 test("an untouched player starts at time 0 although it opens later", () => {
-  const c = opened({ start: [30, 2, true] });
+  const c = opened({ start: [30, 2, 0, true] });
   assert.ok(c.state.t > 0);
   assert.equal(c.state.row, 2);
   c.act("play");
@@ -66,7 +66,7 @@ test("an untouched player starts at time 0 although it opens later", () => {
 });
 
 test("new data keeps the place: by time in the same schedule, by share in another", () => {
-  const c = opened({ start: [30, 0, false] }), t = c.state.t, share = t / c.data.end;
+  const c = opened({ start: [30, 0, 0, false] }), t = c.state.t, share = t / c.data.end;
   assert.equal(c.setData(payload({ focus: 1 })), false);
   assert.equal(c.state.t, t);
   assert.equal(c.setData(payload({ N: 64 })), true);
@@ -74,8 +74,8 @@ test("new data keeps the place: by time in the same schedule, by share in anothe
 });
 
 test("an untouched player opens anew on new data and has nothing to tell", () => {
-  const c = opened({ start: [12, 0, true] });
-  assert.equal(c.setData(payload({ N: 64, start: [30, 0, true] })), false);
+  const c = opened({ start: [12, 0, 0, true] });
+  assert.equal(c.setData(payload({ N: 64, start: [30, 0, 0, true] })), false);
   assert.equal(c.chosen().event, 30);
 });
 

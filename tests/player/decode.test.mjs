@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decode, endOf, header, nbytesOf } from "../../fmha/player/frontend/decode.mjs";
+import { bytesAt } from "../../fmha/player/frontend/frame.mjs";
 import { bytesOf, payload } from "./helpers.mjs";
 
 test("the header tells new data from old without decoding", () => {
@@ -48,4 +49,15 @@ test("every visible tile is a visit, every skipped one is not", () => {
     assert.equal(Number.isFinite(data.visits.doneAt[tile]), kind !== 0);
   });
   assert.equal(data.visits.order.length, kinds.filter((k) => k).length);
+});
+
+test("at the end everything has arrived and everything is stored, also in a race", () => {
+  const settings = [{}, { sms: 4 }, { causal: "top-left" }, { N: 64, d: 16 }, { order: "kv-outer" }, { input: "worked", N: 4, d: 4, Br: 2, Bc: 2 },
+    { input: "sentence", N: 16, d: 32, Br: 8, Bc: 8 }, { N: 128, Br: 8, Bc: 8, sms: 16 }];
+  for (const s of settings) {
+    const data = payload({ race: true, ...s });
+    assert.equal(bytesAt(data.flashMeter, data.meta.end.flash), data.meta.total.flash, JSON.stringify(s));
+    assert.equal(bytesAt(data.naiveMeter, data.end), data.meta.total.naive, JSON.stringify(s));
+    for (const t of data.visits.storedAt) assert.ok(t <= data.meta.end.flash);
+  }
 });

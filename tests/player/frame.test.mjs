@@ -44,7 +44,8 @@ test("bytes never fall, start at 0 and end at the total", () => {
 });
 
 test("stepping forward visits every event of the SM in order, and back again", () => {
-  for (const settings of [{}, { order: "kv-outer" }, { N: 30, H: 2, causal: "bottom-right", sms: 3 }]) {
+  for (const settings of [{}, { order: "kv-outer" }, { N: 30, H: 2, causal: "bottom-right", sms: 3 },
+    { N: 64, d: 128, Br: 1, Bc: 1, sms: 1, race: false }, { N: 32, d: 32, Br: 1, Bc: 1, sms: 1, order: "kv-outer" }]) {
     const data = payload(settings), { flash } = data;
     const wanted = flash.bySm[0].flatMap((b) => {
       const stop = b + 1 < flash.blocks ? flash.first[b + 1] : flash.count;
@@ -126,5 +127,14 @@ test("frames exist for 1-sized everything", () => {
   for (const settings of [{ N: 1, d: 1, Br: 1, Bc: 1, sms: 1 }, { N: 5, Br: 8, Bc: 8 }, { N: 3, Br: 1, Bc: 1, sms: 64 }]) {
     const data = payload(settings);
     for (const t of every(data, 31)) frameAt(data, t, ui);
+  }
+});
+
+test("shared memory never shows the scores of another Q tile", () => {
+  const data = payload({ order: "kv-outer", sms: 1 }), { flash } = data;
+  for (let e = 0; e < flash.count; e++) {
+    const f = focusAt(data, 0, settle(flash, e)), { S } = f.resident;
+    if (S && f.visit >= 0) assert.deepEqual([S.i, S.tile], [f.i, f.j]);
+    if (S && data.meta.phases[flash.phase[e]].code === "load_Q") assert.equal(S.i === f.i, data.meta.Tr === 1);
   }
 });

@@ -21,7 +21,9 @@ def main() -> None:
     played = prepare(problem, tiling, wanted["order"], wanted["input"], sms=wanted["sms"])
     tile = tuple(wanted["tile"]) if wanted["tile"] else None
     start = tuple(wanted["start"]) if wanted["start"] else None
-    look = Scene(played.gpu, played.sms, wanted["focus"], tile, wanted["race"], start, "", played.inputs.tokens)
+    look = Scene(
+        played.gpu, played.sms, wanted["focus"], tile, wanted["race"], start, played.inputs.heads, played.inputs.tokens
+    )
     sys.stdout.buffer.write(build(played.run, played.naive_events, look))
 
 

@@ -64,14 +64,17 @@ def test_payload_agrees_with_its_run(
 
     events = run.events
     np.testing.assert_array_equal(a["f_phase"], events["phase"])
-    np.testing.assert_allclose(a["f_t0"], events["t0"], rtol=1e-6)
+    tick = meta["tick"]
+    np.testing.assert_allclose(a["f_t0"] * tick, events["t0"], rtol=0, atol=tick)
+    assert (np.diff(a["f_t0"].astype(np.int64))[np.diff(events["worker"]) == 0] > 0).all()  # no phase lost its length
+    assert meta["end"]["flash"] == a["f_block_end"].max() == a["f_meter_t"].max()
     none = np.iinfo(a["f_j"].dtype).max
     np.testing.assert_array_equal(np.where(a["f_j"] == none, -1, a["f_j"].astype(int)), events["j"])
     np.testing.assert_array_equal(a["f_nbytes_table"][a["f_nbytes"]], events["nbytes"])
     assert a["f_meter_nbytes_table"][a["f_meter_nbytes"]].sum() == meta["total"]["flash"]
     assert meta["total"]["flash"] == closed_form(problem, tiling, order).requested_bytes
     assert meta["total"]["naive"] == closed_form(problem, tiling, "naive").requested_bytes
-    assert (np.diff(a["f_meter_t"]) >= 0).all()
+    assert (np.diff(a["f_meter_t"].astype(np.int64)) >= 0).all()
     assert race == ("n_t0" in a)
 
     assert run.tiles is not None

@@ -54,7 +54,7 @@ export class Controller {
   /** What Python is told: the event of the SM in focus (a row of the event table), and what is selected. */
   chosen() {
     const { state: s, data } = this, { event, before } = eventAt(data.flash, s.focus, s.t);
-    return { event: event >= 0 ? event : before, t: s.t, sm: s.focus, row: s.row, schedule: data.meta.schedule };
+    return { event: event >= 0 ? event : before, t: s.t, sm: s.focus, row: s.row, col: s.column, schedule: data.meta.schedule };
   }
 }
 
@@ -62,13 +62,13 @@ function pace(data) {
   return { phaseSeconds: PHASE_SECONDS, runSeconds: RUN_SECONDS, race: data.meta.race };
 }
 
-/** Where a fresh player stands: {t, row, isUntouched}. Untouched, pressing play begins at time 0. */
+/** Where a fresh player stands: {t, row, column, isUntouched}. Untouched, pressing play begins at time 0. */
 function opening({ meta, flash }) {
-  const [event, row, isUntouched] = meta.start ?? [0, 0, true];
-  return { t: settle(flash, Math.min(event, flash.count - 1)), row, isUntouched };
+  const [event, row, column, isUntouched] = meta.start ?? [0, 0, 0, true];
+  return { t: settle(flash, Math.min(event, flash.count - 1)), row, column, isUntouched };
 }
 
-const VIEW_ONLY = new Set(["speed", "setSpeed", "loop", "column"]);
+const VIEW_ONLY = new Set(["speed", "setSpeed", "loop"]);
 
 const clampTo = (v, high) => Math.min(high, Math.max(0, v));
 
@@ -94,7 +94,8 @@ const ACTIONS = {
     if (event < 0) s.t = direction > 0 ? data.end : 0;
   },
   worker(s, data, direction) {
-    s.focus = (s.focus + direction + data.meta.sms) % data.meta.sms;
+    const { sms } = data.meta;
+    do s.focus = (s.focus + direction + sms) % sms; while (!data.flash.bySm[s.focus].length); // idle SMs have no worker
   },
   focus(s, data, sm) { s.focus = clampTo(sm, data.meta.sms - 1); },
   home(s) { s.t = 0; s.playing = false; },

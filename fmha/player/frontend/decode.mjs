@@ -18,6 +18,9 @@ export function decode(bytes) {
     a[name] = new TYPES[type](buffer, 4 + length + offset, shape.reduce((x, y) => x * y, 1));
     a[name].shape = shape;
   }
+  // Times are whole ticks, the same for all tables: equal moments stay equal, and no phase loses its length.
+  for (const name of Object.keys(a)) if (/_(t0|block_end|meter_t)$/.test(name)) a[name] = Float64Array.from(a[name], (x) => x * meta.tick);
+  for (const name of Object.keys(meta.end)) meta.end[name] *= meta.tick;
   const data = { meta, a };
   data.flash = track(a, "f", meta.sms, meta.end.flash);
   data.naive = a.n_t0 ? track(a, "n", meta.sms, meta.end.naive) : null;
@@ -40,7 +43,7 @@ function track(a, p, sms, end) {
   const none = (array) => (array instanceof Uint8Array ? 255 : 65535);
   return {
     t0, count, blocks, first, bySm, blockOf, sm, end,
-    blockEnd: a[p + "_block_end"], worker: a[p + "_block_worker"], head: a[p + "_block_h"],
+    blockEnd: a[p + "_block_end"], head: a[p + "_block_h"],
     phase: a[p + "_phase"], i: a[p + "_i"], j: a[p + "_j"],
     noTile: none(a[p + "_j"]), nbytesTable: a[p + "_nbytes_table"], nbytesIndex: a[p + "_nbytes"],
   };
@@ -60,15 +63,14 @@ function visits({ meta, a, flash }) {
   const isScore = meta.phases.map((p) => p.code === "S");
   const isLast = meta.phases.map((p) => p.code === "O" || p.code === "O_norm");
   const { Tr, Tc } = meta, H = meta.problem.H;
-  const doneAt = new Float32Array(H * Tr * Tc).fill(Infinity), startAt = doneAt.slice();
-  const score = new Int32Array(H * Tr * Tc).fill(-1), storedAt = new Float32Array(H * Tr).fill(Infinity);
+  const doneAt = new Float64Array(H * Tr * Tc).fill(Infinity);
+  const score = new Int32Array(H * Tr * Tc).fill(-1), storedAt = new Float64Array(H * Tr).fill(Infinity);
   const list = [];
   for (let e = 0; e < flash.count; e++) {
     const h = flash.head[flash.blockOf[e]], code = flash.phase[e];
     if (isScore[code]) {
       const tile = (h * Tr + flash.i[e]) * Tc + flash.j[e];
       score[tile] = e;
-      startAt[tile] = flash.t0[e];
     } else if (isLast[code]) {
       const tile = (h * Tr + flash.i[e]) * Tc + flash.j[e];
       doneAt[tile] = endOf(flash, e);
@@ -78,7 +80,7 @@ function visits({ meta, a, flash }) {
     }
   }
   list.sort((x, y) => doneAt[x] - doneAt[y]);
-  return { doneAt, startAt, score, storedAt, order: Uint32Array.from(list) };
+  return { doneAt, score, storedAt, order: Uint32Array.from(list) };
 }
 
 /** End time of an event: the start of the next one, or the end of its block. */

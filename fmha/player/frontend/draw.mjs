@@ -1,7 +1,7 @@
 // The tiles view: meters, HBM shelf, L2, the SM in focus, the other benches, the ghost matrix, the pseudocode.
 // Draws a frame (frame.mjs) into a canvas context; keeps nothing but off-screen pictures of what it drew before.
 import { nbytesOf } from "./decode.mjs";
-import { drawFocus } from "./draw_focus.mjs";
+import { drawFocus, headName } from "./draw_focus.mjs";
 import { drawTimeline } from "./draw_timeline.mjs";
 import { shelfTile } from "./layout.mjs";
 import { bytes, hatch, mix, pack, panel, ramp, text } from "./paint.mjs";
@@ -41,7 +41,7 @@ export function drawMeters(g, L, data, frame, theme) {
   });
   const ratio = meta.total.naive / meta.total.flash;
   const words = ratio >= 1.005 ? `flash requests ${ratioText(ratio)} less` : ratio > 0.995 ? "both request the same" : `here flash requests ${ratioText(1 / ratio)} more`;
-  const ends = `in the end: naive ${bytes(meta.total.naive)}, flash ${bytes(meta.total.flash)}, floor ${bytes(meta.total.floor)}`;
+  const ends = `one clock; in the end naive ${bytes(meta.total.naive)}, flash ${bytes(meta.total.flash)}, floor ${bytes(meta.total.floor)}`;
   if (L.isNarrow) {
     text(g, theme, `${words} in the end`, r.x, r.y + 66, { size: 12, bold: true, max: r.w });
   } else {
@@ -58,7 +58,7 @@ function drawHbm(g, L, data, frame, theme, pictures) {
   const { hbm: r, s } = L, { meta } = data, head = frame.focus.h;
   panel(g, r, { fill: theme.panel, stroke: theme.colors.HBM, width: 1.5 });
   text(g, theme, "HBM", r.x + 10 * s, r.y + 14 * s, { size: 13 * s, bold: true });
-  const title = meta.problem.H > 1 ? `head ${head} of ${meta.problem.H}` : "Q K V O";
+  const title = headName(meta, head, "") || "Q K V O";
   text(g, theme, title, r.x + r.w - 10 * s, r.y + 14 * s, { size: 11 * s, color: theme.muted, align: "right" });
   const stored = Array.from({ length: meta.Tr }, (_, i) => data.visits.storedAt[head * meta.Tr + i] <= frame.t);
   const key = `${data.id}|${head}|${theme.name}|${L.W}x${L.H}|${stored.map(Number).join("")}`, ratio = L.pixels;
@@ -127,7 +127,7 @@ function drawL2(g, L, data, frame, theme) {
 function drawGhost(g, L, data, frame, theme, pictures, ui) {
   const { ghost: r, matrix: m, s } = L, { meta, a } = data, H = frame.focus.h;
   const title = `S and P: ${meta.problem.Nq} × ${meta.problem.Nk}, never stored`;
-  text(g, theme, title, r.x, r.y + 10 * s, { size: 12.5 * s, bold: true, max: r.w });
+  text(g, theme, title, r.x, r.y + 10 * s, { size: 12.5 * s, bold: true, max: r.w, fit: true });
   const stride = meta.Tr * meta.Tc, w = Math.max(1, Math.round(m.w)), h = Math.max(1, Math.round(m.h));
   const canvas = pictures.layer("ghost", `${data.id}|${H}|${w}x${h}|${theme.name}|${frame.doneVisits}`, w, h, (p, entry) => {
     // Only what has been finished since the last picture is painted, unless time ran backwards or the data changed.
@@ -163,7 +163,8 @@ function drawGhost(g, L, data, frame, theme, pictures, ui) {
   if (a.kinds.includes(SKIP)) legend.push(["skipped", null]);
   let x = r.x;
   const y = r.y + r.h - 8 * s;
-  if (!L.isNarrow) for (const [word, color] of legend) {
+  if (L.isNarrow) legend.shift(); // the current tile explains itself; what is left fits
+  for (const [word, color] of legend) {
     const box = { x, y: y - 5 * s, w: 10 * s, h: 10 * s };
     if (color === "corner") {
       panel(g, box, { fill: mix(theme.bg, theme.colors.S, 0.25), stroke: theme.border, radius: 2 });

@@ -1,11 +1,12 @@
 // The SM in focus: what lies in its shared memory, with real numbers, and the formulas with the chosen row's numbers.
+import { previousVisit } from "./frame.mjs";
 import { blit, bytes, hatch, number, panel, ramp, rgb, text } from "./paint.mjs";
 
 export function drawFocus(g, L, data, frame, theme, pictures, ui) {
   const { focus: r, s, slots } = L, { meta } = data, f = frame.focus;
   panel(g, r, { fill: theme.panel, stroke: theme.colors.SMEM, width: 2 });
-  const smem = meta.smem.reduce((sum, slot) => sum + slot.nbytes, 0), limit = meta.gpu.smem_limit;
-  const who = f.event < 0 ? `SM ${ui.focus}: nothing to do` : `SM ${ui.focus} · ${meta.problem.H > 1 ? `head ${f.h}, ` : ""}Q tile ${f.i}`;
+  const smem = meta.smem.reduce((sum, slot) => sum + slot.nbytes, 0), limit = meta.smem_limit;
+  const who = f.event < 0 ? `SM ${ui.focus}: nothing to do` : `SM ${ui.focus} · ${headName(meta, f.h, ", ")}Q tile ${f.i}`;
   const visited = f.j >= 0 && f.busy ? ` · K/V tile ${f.j} of ${meta.Tc}` : f.event >= 0 && !f.busy ? " · finished" : "";
   text(g, theme, who + visited, r.x + 12 * s, r.y + 15 * s, { size: 13.5 * s, bold: true, max: r.w * (L.isNarrow ? 0.6 : 0.64) });
   const room = `SMEM ${bytes(smem)} of ${bytes(limit)}`;
@@ -16,6 +17,11 @@ export function drawFocus(g, L, data, frame, theme, pictures, ui) {
   bars(g, slots.bars, data, f, theme, ui, s);
   accumulator(g, slots.O, data, f, theme, pictures, ui, s);
   formulas(g, slots.text, data, f, theme, ui, s, L.isNarrow);
+}
+
+/** "head 3, " where there are several heads, or one of a model; else nothing. */
+export function headName(meta, h, after) {
+  return meta.heads ? `head ${meta.heads[h]}${after}` : meta.problem.H > 1 ? `head ${h}${after}` : "";
 }
 
 const rowsOf = (meta, i) => Math.min(meta.Br, meta.problem.Nq - i * meta.Br);
@@ -52,7 +58,7 @@ function scores(g, r, data, f, theme, pictures, ui, s) {
   const name = !slot || !isWeight ? "Sij = Qi Kjᵀ scale" : "Pij = exp(Sij − m_new)";
   caption(g, theme, r, name, color, s);
   panel(g, r, { stroke: color, radius: 3, dash: f.visit >= 0 ? undefined : [3, 3] });
-  if (!slot) return;
+  if (!slot || slot.i !== f.i) return; // the scores of another Q tile (kv-outer) are no longer of interest
   const stale = f.visit < 0, j = slot.tile, rows = rowsOf(meta, f.i), keys = keysOf(meta, j);
   g.globalAlpha = stale ? 0.35 : 1;
   if (f.exact < 0) {
@@ -150,8 +156,8 @@ function accumulator(g, r, data, f, theme, pictures, ui, s) {
   const { meta, a } = data, color = theme.colors.O, rows = rowsOf(meta, f.i), normalizedKept = meta.order === "kv-outer";
   const isFinal = f.code === "normalize" || (f.code.startsWith("store_") && !normalizedKept) || (!f.busy && f.event >= 0 && !normalizedKept);
   const row = Math.min(ui.row, rows - 1);
-  const alpha = f.exact >= 0 && f.visit >= 0 ? a.xa[(f.exact * meta.Tc + f.visit) * meta.Br + row] : 1;
-  const note = isFinal ? "divided by l" : (f.code === "O" || f.code === "O_norm") && alpha < 1 ? `row ${row} × ${number(alpha, 3)}` : `${meta.Br}×${meta.problem.d}`;
+  const factor = f.exact >= 0 && f.visit >= 0 ? rowFactor(data, f, row) : 1;
+  const note = isFinal ? "divided by l" : f.code.startsWith("O") && factor < 1 ? `row ${f.i * meta.Br + row} × ${number(factor, 3)}` : `${meta.Br}×${meta.problem.d}`;
   caption(g, theme, r, `Oi ${note}`, color, s);
   panel(g, r, { stroke: color, radius: 3 });
   if (f.exact < 0) return;
@@ -161,8 +167,7 @@ function accumulator(g, r, data, f, theme, pictures, ui, s) {
     const old = f.last >= 0 ? a.xO[plane(f.last) + k] : 0;
     if (isFinal) return a.xF[f.exact * size + k] * scale.final;
     if (f.code !== "O" && f.code !== "O_norm") return old * scale.running;
-    const rowAlpha = a.xa[(f.exact * meta.Tc + f.visit) * meta.Br + Math.floor(k / columns)];
-    const shrunk = normalizedKept ? old : old * rowAlpha, next = a.xO[plane(f.visit) + k];
+    const shrunk = old * rowFactor(data, f, Math.floor(k / columns)), next = a.xO[plane(f.visit) + k];
     const p = share(f);
     return (p < 0.5 ? lerp(old, shrunk, p * 2) : lerp(shrunk, next, p * 2 - 1)) * scale.running;
   };
@@ -176,6 +181,14 @@ function accumulator(g, r, data, f, theme, pictures, ui, s) {
     }
   });
   blit(g, picture, r, meta.Br, columns, theme.panel);
+}
+
+/** What the old O of a row is multiplied with: alpha, or alpha l / l_new where O is kept normalised (kv-outer). */
+function rowFactor({ meta, a }, f, row) {
+  const at = (j) => (f.exact * meta.Tc + j) * meta.Br + row, alpha = a.xa[at(f.visit)];
+  if (meta.order !== "kv-outer") return alpha;
+  const old = f.last >= 0 ? a.xl[at(f.last)] : 0, next = a.xl[at(f.visit)];
+  return next > 0 ? (alpha * old) / next : 1;
 }
 
 /** Factors that bring the largest |O| of this Q tile to 1, for the accumulator and for the final rows. */
@@ -204,34 +217,31 @@ export function formulaLines(data, f, ui) {
   if (j < 0) return [...lines, { text: "m = −∞, l = 0, O = 0", phases: ["load_Q", "init_O", "init_l", "init_m"] }];
   const at = (f.exact * meta.Tc + j) * meta.Br + row, column = Math.min(ui.column, keysOf(meta, j) - 1);
   const S = a.xS[((f.exact * meta.Tc + j) * meta.Br + row) * meta.Bc + column];
-  const before = previous(data, f, j), mOld = before >= 0 ? a.xm[(f.exact * meta.Tc + before) * meta.Br + row] : -Infinity;
+  const before = previousVisit(data, { h: f.h, i: f.i, j }), mOld = before >= 0 ? a.xm[(f.exact * meta.Tc + before) * meta.Br + row] : -Infinity;
   const lOld = before >= 0 ? a.xl[(f.exact * meta.Tc + before) * meta.Br + row] : 0;
   const key = j * meta.Bc + column, keyWord = meta.tokens ? ` "${meta.tokens[key]}"` : "";
   const n = number, alpha = a.xa[at], m = a.xm[at], l = a.xl[at];
   const columns = a.xF.shape[2], cell = (plane) => a.xO[((f.exact * meta.Tc + plane) * meta.Br + row) * columns];
   const oOld = before >= 0 ? cell(before) : 0, isKvOuter = meta.order === "kv-outer";
-  const score = S === -Infinity ? `S[${R},${key}] = −∞ (masked)` : `S[${R},${key}${keyWord}] = ${n(meta.problem.scale, 3)} · q·k = ${n(S)}`;
-  lines.push({ text: score, phases: ["S"] });
-  lines.push({ text: `m_new = max(${n(mOld)}, ${n(a.x_rowmax[at])}) = ${n(m)}`, phases: ["m"] });
-  lines.push({ text: m === -Infinity ? "alpha = 1 (no key seen yet)" : mOld === -Infinity ? "alpha = exp(−∞) = 0 (first keys)" : `alpha = exp(${n(mOld)} − ${n(m).replace("−", "-")}) = ${n(alpha, 3)}`, phases: ["m"] });
+  const scale = meta.problem.scale, name = `S[${R},${key}${keyWord}]`;
+  lines.push({ text: S === -Infinity ? `${name} = −∞ (masked)` : `${name} = ${n(scale, 3)}·${n(S / scale)} = ${n(S)}`, phases: ["S"] });
+  lines.push({ text: `m_new = max(${n(mOld, 3)}, ${n(a.x_rowmax[at], 3)}) = ${n(m, 3)}`, phases: ["m"] });
+  const exponent = `${n(mOld, 3)} − ${n(m, 3)}`;
+  lines.push({ text: m === -Infinity ? "alpha = 1 (no key seen yet)" : mOld === -Infinity ? "alpha = exp(−∞) = 0 (first keys)" : `alpha = exp(${exponent}) = ${n(alpha, 3)}`, phases: ["m"] });
   lines.push({ text: `l = ${n(alpha, 3)}·${n(lOld)} + ${n(a.x_rowsum[at])} = ${n(l)}`, phases: ["P"] });
-  lines.push({
-    text: isKvOuter
-      ? `O[0] = (${n(alpha, 2)}·${n(lOld)}·${n(oOld)} + ${n(a.x_pv[at])}) / ${n(l)} = ${n(cell(j))}`
-      : `O[0] = ${n(alpha, 3)}·${n(oOld)} + ${n(a.x_pv[at])} = ${n(cell(j))}`,
-    phases: ["O", "O_norm"],
-  });
+  if (isKvOuter) {
+    lines.push({ text: `O[0] = (${n(alpha, 3)}·${n(lOld)}·${n(oOld)}`, phases: ["O_norm"] });
+    lines.push({ text: `  + ${n(a.x_pv[at])}) / ${n(l)} = ${n(cell(j))}`, phases: ["O_norm"] });
+  } else {
+    lines.push({ text: `O[0] = ${n(alpha, 3)}·${n(oOld)} + ${n(a.x_pv[at])} = ${n(cell(j))}`, phases: ["O"] });
+  }
   if (!isKvOuter && (f.code === "normalize" || f.code.startsWith("store_") || !f.busy)) {
     lines.push({ text: l > 0 ? `O[0] / l = ${n(cell(j))} / ${n(l)} = ${n(a.xF[(f.exact * meta.Br + row) * columns], 3)}` : "no key seen: O = 0", phases: ["normalize"] });
   }
-  return lines;
+  return f.visit < 0 ? lines : lines.filter((line) => line.isTitle || RANK[line.phases[0]] <= RANK[f.code]);
 }
 
-function previous({ meta, visits }, f, j) {
-  const base = (f.h * meta.Tr + f.i) * meta.Tc;
-  for (let k = j - 1; k >= 0; k--) if (visits.score[base + k] >= 0) return k;
-  return -1;
-}
+const RANK = { S: 0, m: 1, P: 2, O: 3, O_norm: 3 }; // within a visit only what has been computed is written
 
 function formulas(g, r, data, f, theme, ui, s, isNarrow) {
   const lines = formulaLines(data, f, ui), step = Math.min(18 * s, r.h / Math.max(7, lines.length)), size = Math.min(isNarrow ? 10.5 : 12 * s, step * 0.74);

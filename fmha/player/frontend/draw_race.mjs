@@ -1,5 +1,6 @@
 // The race: naive attention's three kernels beside flash, same inputs, same SMs, same clock, both meters ticking.
 import { drawMeters } from "./draw.mjs";
+import { headName } from "./draw_focus.mjs";
 import { lanes, phaseColor, playhead, timeText } from "./draw_timeline.mjs";
 import { bytes, hatch, mix, pack, panel, text } from "./paint.mjs";
 
@@ -36,7 +37,7 @@ function lane(g, r, L, data, frame, theme, pictures, who) {
   const title = isNaive ? "naive: three kernels" : `flash: one kernel, ${meta.order}`;
   text(g, theme, title, r.x + 12 * s, r.y + 16 * s, { size: 14 * s, bold: true, max: r.w * 0.5 });
   const now = isDone ? `finished at ${timeText(end)}` : isNaive ? `kernel ${frame.kernel + 1} of 3:  ${KERNELS[frame.kernel]}` : "Q K V stay, tiles stream";
-  text(g, theme, now, r.x + r.w - 12 * s, r.y + 16 * s, { size: 12 * s, align: "right", mono: true, color: isDone ? theme.colors.ok : theme.text, max: r.w * 0.5 });
+  text(g, theme, now, r.x + r.w - 12 * s, r.y + 16 * s, { size: 12 * s, align: "right", mono: true, color: isDone ? theme.colors.ok : theme.text, max: r.w * 0.5, fit: true });
   const smsH = 46 * s, body = { x: r.x + 12 * s, y: r.y + 34 * s, w: r.w - 24 * s, h: r.h - 46 * s - smsH };
   const n = 2, shelfW = Math.min(body.w * 0.2, 90 * s), side = Math.min((body.w - shelfW - 20 * s * n) / n, body.h - 40 * s);
   shelf(g, { x: body.x, y: body.y + 18 * s, w: shelfW, h: body.h - 40 * s }, data, frame, theme, s, isNaive);
@@ -54,7 +55,8 @@ function lane(g, r, L, data, frame, theme, pictures, who) {
       panel(g, box, { stroke: theme.colors.S, radius: 2, dash: [5, 4] });
     }
   });
-  const held = isNaive ? "S and P are written, read back, and kept" : "each tile is used in shared memory and forgotten";
+  const drawn = meta.problem.H > 1 ? ` (drawn: ${headName(meta, 0, "")} of ${meta.problem.H}; bytes: all)` : "";
+  const held = (isNaive ? "S and P are written, read back, and kept" : "each tile is used in shared memory and forgotten") + drawn;
   text(g, theme, held, body.x + shelfW + 20 * s, body.y + Math.min(side, body.h - 40 * s) + 34 * s, { size: 11.5 * s, color: theme.muted, max: body.w - shelfW - 24 * s });
   sms(g, { x: r.x + 12 * s, y: r.y + r.h - smsH - 4 * s, w: r.w - 24 * s, h: smsH }, isNaive ? frame.naive : frame.sms, theme, s);
 }
@@ -75,7 +77,7 @@ function shelf(g, r, data, frame, theme, s, isNaive) {
   });
 }
 
-/** The N x N tiles that are done, all heads folded onto one square (a tile counts once its first head has it). */
+/** The N x N tiles that are done, of the first head. */
 function matrix(g, r, data, theme, pictures, name, order, count, frame, faint = false) {
   const { meta } = data, { Tr, Tc } = meta, stride = Tr * Tc;
   const picture = pictures.layer(`race-${name}`, `${data.id}|${count}|${theme.name}`, Tc, Tr, (p, entry) => {
@@ -88,7 +90,7 @@ function matrix(g, r, data, theme, pictures, name, order, count, frame, faint = 
     }
     const out = new Uint32Array(entry.image.data.buffer), full = mix(theme.panel, theme.colors.S, faint ? 0.22 : 0.85);
     const color = pack(full);
-    for (let k = entry.count; k < count; k++) out[order[k] % stride] = color;
+    for (let k = entry.count; k < count; k++) if (order[k] < stride) out[order[k]] = color;
     entry.count = count;
     p.putImageData(entry.image, 0, 0);
   });
@@ -96,7 +98,7 @@ function matrix(g, r, data, theme, pictures, name, order, count, frame, faint = 
   g.drawImage(picture, r.x, r.y, r.w, r.h);
   if (!faint) return;
   for (const sm of frame.sms) {
-    if (!sm.busy || sm.i < 0 || sm.j < 0) continue;
+    if (!sm.busy || sm.i < 0 || sm.j < 0 || sm.h > 0) continue;
     g.fillStyle = theme.colors.S;
     g.fillRect(r.x + (sm.j * r.w) / Tc, r.y + (sm.i * r.h) / Tr, Math.max(1, r.w / Tc), Math.max(1, r.h / Tr));
   }

@@ -43,15 +43,15 @@ export function progress(track, e, t) {
   return t1 > t0 ? Math.min(1, Math.max(0, (t - t0) / (t1 - t0))) : 1;
 }
 
-/** What one SM is doing: {sm, block, worker, h, event, phase, i, j, p, busy}. j is -1 where there is no K/V tile. */
+/** What one SM is doing: {sm, block, h, event, phase, i, j, p, busy}. j is -1 where there is no K/V tile. */
 export function smAt(data, track, sm, t) {
   const { event, before, block } = eventAt(track, sm, t);
   const busy = event >= 0, e = busy ? event : before;
-  if (e < 0) return { sm, block: -1, busy: false, event: -1, phase: null, i: -1, j: -1, p: 0, h: 0, worker: -1 };
+  if (e < 0) return { sm, block: -1, busy: false, event: -1, phase: null, i: -1, j: -1, p: 0, h: 0 };
   const j = track.j[e], i = track.i[e];
   return {
     sm, block, busy, event: e, phase: data.meta.phases[track.phase[e]], p: busy ? progress(track, e, t) : 1,
-    i: i === track.noTile ? -1 : i, j: j === track.noTile ? -1 : j, h: track.head[block], worker: track.worker[block],
+    i: i === track.noTile ? -1 : i, j: j === track.noTile ? -1 : j, h: track.head[block],
   };
 }
 
@@ -76,7 +76,7 @@ export function focusAt(data, sm, t) {
 }
 
 /** The K/V tile that this Q tile visited last before tile j (-1: none). */
-function previousVisit({ meta, visits }, { h, i, j }) {
+export function previousVisit({ meta, visits }, { h, i, j }) {
   const base = (h * meta.Tr + i) * meta.Tc;
   if (i < 0) return -1;
   for (let k = j - 1; k >= 0; k--) if (visits.score[base + k] >= 0) return k;
@@ -91,7 +91,7 @@ function residentAt({ flash, meta }, now) {
     if (phase.load && "QKV".includes(phase.tensor)) {
       slots[phase.tensor] ??= { tile: phase.tensor === "Q" ? flash.i[e] : flash.j[e], p };
     } else if (phase.code === "S") {
-      slots.S ??= { tile: flash.j[e], p };
+      slots.S ??= { tile: flash.j[e], i: flash.i[e], p };
     }
     if (slots.K && slots.V && slots.S) {
       if (slots.Q) break;
@@ -141,7 +141,7 @@ function stores(data, code) {
     list.push([endOf(naive, e), (h * meta.Tr + naive.i[e]) * meta.Tc + (code === "store_O" ? 0 : naive.j[e])]);
   }
   list.sort((x, y) => x[0] - y[0]);
-  return { times: Float32Array.from(list, (x) => x[0]), tiles: Uint32Array.from(list, (x) => x[1]) };
+  return { times: Float64Array.from(list, (x) => x[0]), tiles: Uint32Array.from(list, (x) => x[1]) };
 }
 
 function metersAt(data, t) {

@@ -54,6 +54,7 @@ class Player {
     }
     this.theme = readTheme(this.canvas, this.controller.data.meta.palette);
     this.fit();
+    if (!this.controller.state.playing) this.describe(); // the numbers of another worker may just have come
     this.showControls();
   }
 
@@ -176,6 +177,10 @@ class Player {
     on(scrub, "input", () => this.controller.act("seek", (Number(scrub.value) / 10000) * this.controller.data.end) && this.showControls());
     on(scrub, "change", () => this.sync());
     on(this.box, "keydown", (event) => this.onKey(event));
+    // With nothing else in focus, the keys that do not scroll upwards or downwards work without a click first.
+    on(document, "keydown", (event) => {
+      if (event.target === document.body && [" ", "ArrowLeft", "ArrowRight"].includes(event.key) && this.isInSight()) this.onKey(event);
+    });
     on(this.canvas, "pointerdown", (event) => this.onDown(event));
     on(this.canvas, "pointermove", (event) => this.onMove(event));
     for (const type of ["pointerup", "pointercancel"]) on(this.canvas, type, () => this.onUp());
@@ -196,6 +201,11 @@ class Player {
     event.preventDefault();
     event.stopPropagation();
     this.act(...action);
+  }
+
+  isInSight() {
+    const r = this.canvas.getBoundingClientRect();
+    return r.bottom > 0 && r.top < window.innerHeight;
   }
 
   point(event) {
