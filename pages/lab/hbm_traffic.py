@@ -244,8 +244,8 @@ def exercises(problem: Problem, gpu: Gpu, write_lse: bool) -> None:
             "visited whole.)",
             "Set Br = 8 and d = 256. Does naive move more or less than flash at N = 1M? The ratio tends to 2 Br / d = "
             f"{2 * 8 / 256:g}, below 1: tiles that are too small are worse than no tiles.",
-            "Choose the order kv-outer in the tile picture: now Bc decides and Br does not. Which tiles move "
-            "the fewest "
+            "Choose the order kv-outer in the tile picture: now Bc decides, and Br does not (without a mask). "
+            "Which tiles move the fewest "
             f"bytes and still fit into the shared memory of the {gpu.name}? With your settings: {cheapest}.",
         ]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -151,6 +152,11 @@ def three_algorithms(row: list[float]) -> None:
     )
 
 
+def is_broken(weights: Sequence[float]) -> bool:
+    """Whether these are no weights: NaN among them, or a sum that is not 1 (0 where only the sum overflowed)."""
+    return not abs(sum(weights) - 1) < 0.05
+
+
 def overflows() -> None:
     """exp without the max subtracted, really computed in fp16 and fp32; and a dot product that overflows before."""
     st.header("Why the max is subtracted", anchor=False)
@@ -159,9 +165,11 @@ def overflows() -> None:
     bad16 = softmax_in(row, HALF, subtract_max=False)
     bad32 = softmax_in(row, SINGLE, subtract_max=False)
     good = softmax_in(row, HALF, subtract_max=True)
-    broken = [n for n, w in (("fp16", bad16), ("fp32", bad32)) if any(map(math.isnan, w))]
+    broken = [n for n, w in (("fp16", bad16), ("fp32", bad32)) if is_broken(w)]
     verdict = (
-        f"overflows in {' and in '.join(broken)}: infinity divided by infinity is NaN" if broken else "still works"
+        f"overflows in {' and in '.join(broken)}: an infinite sum leaves weights of 0 or NaN"
+        if broken
+        else "still works"
     )
     st.markdown(
         f"The same number is added to every score, so the weights must not change. **Without the max subtracted, a top "
@@ -247,7 +255,7 @@ def exercise_numbers() -> dict[str, float]:
         name: next(
             shift
             for shift in range(101)
-            if any(map(math.isnan, softmax_in([score + shift for score in SHIFTED], kind, subtract_max=False)))
+            if is_broken(softmax_in([score + shift for score in SHIFTED], kind, subtract_max=False))
         )
         for name, kind in (("fp16", HALF), ("fp32", SINGLE))
     }
