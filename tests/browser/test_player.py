@@ -183,18 +183,15 @@ def test_a_slider_that_leaves_the_schedule_alone_leaves_the_place_alone(visitor:
     player = Player(visitor, "input=random")
     player.press("Shift+ArrowRight", "ArrowRight", "ArrowDown")
     before = player.state()
-    drawn = player.page.evaluate("window.__fmhaPlayer.drawn")
-    mount = player.page.evaluate(
-        "window.__fmhaMark = window.__fmhaPlayer, window.__fmhaPlayer.controller.data.meta.S_high"
-    )
+    scores = "window.__fmhaPlayer.controller.data.meta.S_high"
+    high = player.page.evaluate(f"window.__fmhaMark = window.__fmhaPlayer, {scores}")
     seed = player.page.locator(".st-key-seed input")
     seed.fill("7")
     seed.press("Enter")
-    player.page.wait_for_function(f"window.__fmhaPlayer.drawn > {drawn}", timeout=20_000)
+    player.page.wait_for_function(f"{scores} !== {high}", timeout=20_000)  # other numbers are shown
     after = player.state()
     assert {k: after[k] for k in ("t", "focus", "row")} == {k: before[k] for k in ("t", "focus", "row")}
-    assert player.page.evaluate("window.__fmhaMark === window.__fmhaPlayer")  # the component was not mounted anew
-    assert player.page.evaluate("window.__fmhaPlayer.controller.data.meta.S_high") != mount  # and shows other numbers
+    assert player.page.evaluate("window.__fmhaMark === window.__fmhaPlayer")  # by the same component, not a new one
     player.visit.check()
 
 
@@ -219,6 +216,38 @@ def test_leaving_the_page_while_it_plays(visitor: Opener) -> None:
         assert re.search(r"\bN=256\b", player.visit.query())
     player.press("Home", "ArrowRight")
     assert player.event() >= 0
+    player.visit.check()
+
+
+def test_space_works_before_any_click_and_leaves_fields_alone(visitor: Opener) -> None:
+    player = Player(visitor)
+    player.page.keyboard.press(" ")
+    player.page.wait_for_function("window.__fmhaPlayer.controller.state.playing", timeout=10_000)
+    player.page.keyboard.press(" ")
+    assert not player.state()["playing"]
+    player.page.locator(".st-key-rows input").click()
+    player.page.keyboard.press(" ")
+    assert not player.state()["playing"]
+    player.visit.check()
+
+
+def test_further_rows_of_the_chart_live_in_the_link(visitor: Opener) -> None:
+    player = Player(visitor, "rows=3,30")
+    legend = player.page.locator(".fmha-chart .legendtext")
+    legend.filter(has_text="row 30").wait_for()
+    assert {"row 0", "row 3", "row 30"} <= set(legend.all_text_contents())
+    player.visit.check()
+
+
+def test_the_end_is_complete(visitor: Opener) -> None:
+    player = Player(visitor)
+    player.press("End")
+    flash = player.page.evaluate(
+        "(() => { const d = window.__fmhaPlayer.controller.data;"
+        " return [d.flashMeter.t.at(-1) <= d.end, d.flashMeter.sum.at(-1) === d.meta.total.flash]; })()"
+    )
+    assert flash == [True, True]
+    assert player.state()["t"] == player.page.evaluate("window.__fmhaPlayer.controller.data.end")
     player.visit.check()
 
 
