@@ -54,6 +54,7 @@ class Player {
     }
     this.theme = readTheme(this.canvas, this.controller.data.meta.palette);
     this.fit();
+    if (this.newData && this.L) this.paint(); // now, not in the next frame: what follows on the page may block for long
     if (!this.controller.state.playing) this.describe(); // the numbers of another worker may just have come
     this.showControls();
   }
