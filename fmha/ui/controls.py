@@ -257,7 +257,7 @@ def _control(
 
 def _fixed(label: str, shown: str) -> None:
     """A setting with one possible value, as a value and not as a control."""
-    st.markdown(f"{label}  \n**{shown}**", help="The other settings leave one possible value.")
+    st.markdown(f":small[{label}]  \n**{shown}**", help="The other settings leave one possible value.")
 
 
 __all__ = [

@@ -50,7 +50,7 @@ export function drawMeters(g, L, data, frame, theme) {
   }
 }
 
-export function ratioText(ratio) {
+function ratioText(ratio) {
   return `${ratio >= 9.95 ? ratio.toFixed(0) : ratio.toFixed(1)}×`;
 }
 

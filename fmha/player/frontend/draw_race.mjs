@@ -36,7 +36,7 @@ function lane(g, r, L, data, frame, theme, pictures, who) {
   panel(g, r, { fill: theme.panel, stroke: theme.colors[role], width: 2 });
   const title = isNaive ? "naive: three kernels" : `flash: one kernel, ${meta.order}`;
   text(g, theme, title, r.x + 12 * s, r.y + 16 * s, { size: 14 * s, bold: true, max: r.w * 0.5 });
-  const now = isDone ? `finished at ${timeText(end)}` : isNaive ? `kernel ${frame.kernel + 1} of 3:  ${KERNELS[frame.kernel]}` : "Q K V stay, tiles stream";
+  const now = isDone ? `finished at ${timeText(end)}` : isNaive ? `kernel ${frame.kernel + 1} of 3:  ${KERNELS[frame.kernel]}` : meta.order === "kv-outer" ? "a K/V tile stays, Q tiles pass" : "a Q tile stays, K/V tiles pass";
   text(g, theme, now, r.x + r.w - 12 * s, r.y + 16 * s, { size: 12 * s, align: "right", mono: true, color: isDone ? theme.colors.ok : theme.text, max: r.w * 0.5, fit: true });
   const smsH = 46 * s, body = { x: r.x + 12 * s, y: r.y + 34 * s, w: r.w - 24 * s, h: r.h - 46 * s - smsH };
   const n = 2, shelfW = Math.min(body.w * 0.2, 90 * s), side = Math.min((body.w - shelfW - 20 * s * n) / n, body.h - 40 * s);

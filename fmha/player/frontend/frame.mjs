@@ -38,13 +38,13 @@ export function eventAt(track, sm, t) {
 }
 
 /** How far an event has come at time t, 0 to 1. */
-export function progress(track, e, t) {
+function progress(track, e, t) {
   const t0 = track.t0[e], t1 = endOf(track, e);
   return t1 > t0 ? Math.min(1, Math.max(0, (t - t0) / (t1 - t0))) : 1;
 }
 
 /** What one SM is doing: {sm, block, h, event, phase, i, j, p, busy}. j is -1 where there is no K/V tile. */
-export function smAt(data, track, sm, t) {
+function smAt(data, track, sm, t) {
   const { event, before, block } = eventAt(track, sm, t);
   const busy = event >= 0, e = busy ? event : before;
   if (e < 0) return { sm, block: -1, busy: false, event: -1, phase: null, i: -1, j: -1, p: 0, h: 0 };
@@ -204,7 +204,7 @@ export function visitEvent(data, h, i, j) {
  * Simulated microseconds per second of playing, at time t. Every phase of the SM in focus takes `phaseSeconds` on
  * screen, long or short; where that SM is idle, and in a race, the whole run takes `runSeconds`.
  */
-export function rate(data, focus, t, { phaseSeconds, runSeconds, race }) {
+function rate(data, focus, t, { phaseSeconds, runSeconds, race }) {
   const even = data.end / runSeconds;
   if (race) return even;
   const { event } = eventAt(data.flash, focus, t);
