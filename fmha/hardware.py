@@ -12,7 +12,8 @@ CUDA C++ Programming Guide; a block gets 48 KiB of shared memory unless it opts 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 KIB = 1024
 MIB = 1024**2
@@ -64,11 +65,12 @@ class Gpu:
     note: str = ""
     smem_per_block_default: int = 48 * KIB
     threads_per_block: int = 1024
+    sm: SmLimits | None = None  # as the driver reports it; None: what the compute capability offers
 
     @property
     def limits(self) -> SmLimits:
         """What one SM offers."""
-        return LIMITS[self.compute]
+        return self.sm or LIMITS[self.compute]
 
     @property
     def smem_per_sm(self) -> int:
@@ -173,3 +175,79 @@ _ROWS = (
 
 GPUS: dict[str, Gpu] = {gpu.key: gpu for gpu in _ROWS}
 DEFAULT_GPU = "H200"
+
+# 32-bit multiply-adds that an SM starts in a clock, for peaks of GPUs that are not in the table.
+_FMA_PER_CLOCK = {"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
+_FMA_PER_CLOCK_LATER = 128
+_BUS_TRANSFERS_PER_CLOCK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """What the CUDA driver reports of a GPU. Sizes are bytes, clocks kHz, the bus width bits."""
+
+    name: str
+    compute: str
+    sms: int
+    clock_khz: int
+    memory_clock_khz: int
+    memory_bus_bits: int
+    l2_bytes: int
+    memory_bytes: int
+    smem_per_sm: int
+    smem_per_block_optin: int
+    threads_per_sm: int
+    threads_per_block: int
+    blocks_per_sm: int
+    registers_per_sm: int
+
+
+def from_driver(facts: DriverFacts) -> Gpu:
+    """The GPU in this machine: limits as the driver reports them, peaks from the table where it has the model.
+
+    For another model the bandwidth is bus width x 2 x memory clock, and the fp32 peak multiply-adds x SMs x clock;
+    its tensor-core peak is not known and is 0.
+    """
+    sm = SmLimits(
+        facts.smem_per_sm,
+        facts.smem_per_block_optin,
+        facts.threads_per_sm,
+        facts.blocks_per_sm,
+        LIMITS[facts.compute].smem_bytes_per_clock if facts.compute in LIMITS else 128,
+        facts.registers_per_sm,
+    )
+    measured: dict[str, Any] = {
+        "name": facts.name,
+        "sms": facts.sms,
+        "boost_ghz": facts.clock_khz / 1e6,
+        "l2_bytes": facts.l2_bytes,
+        "threads_per_block": facts.threads_per_block,
+        "sm": sm,
+    }
+    known = _same_model(facts)
+    if known is not None:
+        return replace(known, **measured)
+    fma = _FMA_PER_CLOCK.get(facts.compute, _FMA_PER_CLOCK_LATER)
+    return Gpu(
+        key="this",
+        compute=facts.compute,
+        memory="device memory",
+        hbm_gb=round(facts.memory_bytes / GIB),
+        hbm_gbps=_BUS_TRANSFERS_PER_CLOCK * facts.memory_clock_khz * facts.memory_bus_bits / 8 / 1e6,
+        fp32_tflops=2 * fma * facts.sms * facts.clock_khz / 1e9,
+        fp16_tflops=0.0,
+        bf16=float(facts.compute) >= 8.0,
+        source="the CUDA driver",
+        note="peaks follow from clocks and bus width that the driver reports",
+        **measured,
+    )
+
+
+def _same_model(facts: DriverFacts) -> Gpu | None:
+    """The table's GPU of this compute capability, SM count and memory size, if it has one."""
+    same = (
+        gpu
+        for gpu in _ROWS
+        if gpu.compute == facts.compute and gpu.sms == facts.sms and 0.85 <= facts.memory_bytes / gpu.hbm_bytes <= 1.05
+    )
+    return next(same, None)

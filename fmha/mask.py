@@ -29,6 +29,19 @@ def row_bounds(problem: Problem, b: int) -> tuple[NDArray[np.int64], NDArray[np.
     return low, high
 
 
+def visible_pairs(problem: Problem) -> int:
+    """(query, key) pairs that the mask leaves visible, over all batch entries and query heads.
+
+    Each takes 4 d FLOPs in the forward pass: the useful arithmetic, whatever tiles a kernel visits.
+    """
+    alike = {problem.key_range(b): b for b in range(problem.B)}  # batch entries with the same padding see the same
+    pairs = {}
+    for key_range, b in alike.items():
+        low, high = row_bounds(problem, b)
+        pairs[key_range] = int((high - low).sum())
+    return problem.H * sum(pairs[problem.key_range(b)] for b in range(problem.B))
+
+
 def keep(problem: Problem) -> NDArray[np.bool_]:
     """The keep-mask, True = may look: [B, Nq, Nk] (the same for every head)."""
     check_memory(2 * problem.B * problem.Nq * problem.Nk, f"a mask of {problem.Nq} x {problem.Nk}")

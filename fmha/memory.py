@@ -21,13 +21,14 @@ class Slot:
 def smem_layout(tiling: Tiling, d: int, itemsize: int = 4) -> tuple[Slot, ...]:
     """Dynamic shared memory of the tutorial's kernel, in its order.
 
-    Qi [Br, d], Kj [Bc, d], Vj [Bc, d], Sij [Br, Bc], Oi [Br, d], li [Br], mi [Br], alpha [Br]. Q, K, V tiles take
-    `itemsize` bytes an element; scores, accumulator and statistics are always fp32.
+    Qi [Br, d], Kj [Bc, d], Vj [Bc, d], Sij [Br, Bc], Oi [Br, d], li [Br], mi [Br], alpha [Br], beta [Br]. Q, K, V tiles
+    take `itemsize` bytes an element; scores, accumulator and statistics are always fp32. `cuda_src/02_fmha101.cu` lays
+    its memory out like this; alpha and beta rescale what came before a tile and the tile itself.
     """
     Br, Bc = tiling.Br, tiling.Bc
     shapes = (
         ("Qi", (Br, d), itemsize), ("Kj", (Bc, d), itemsize), ("Vj", (Bc, d), itemsize), ("Sij", (Br, Bc), 4),
-        ("Oi", (Br, d), 4), ("li", (Br,), 4), ("mi", (Br,), 4), ("alpha", (Br,), 4),
+        ("Oi", (Br, d), 4), ("li", (Br,), 4), ("mi", (Br,), 4), ("alpha", (Br,), 4), ("beta", (Br,), 4),
     )  # fmt: skip
     slots, offset = [], 0
     for name, shape, size in shapes:

@@ -53,7 +53,7 @@ def test_the_issue_line_as_a_process() -> None:
     assert out["requested_read_bytes"] == tensor + 128 * 2 * tensor
     assert out["requested_write_bytes"] == tensor
     assert out["flops"] == 4 * 16 * 4096 * 4096 * 64
-    assert out["smem_bytes"] == 37248 and out["compulsory_bytes"] == 4 * tensor and done.stderr == ""
+    assert out["smem_bytes"] == 37376 and out["compulsory_bytes"] == 4 * tensor and done.stderr == ""
     assert out["problem"]["Nk"] == 4096 and out["problem"]["scale"] == 0.125
     assert out["tiling"] == {"Br": 32, "Bc": 32, "Tr": 128, "Tc": 128} and out["order"] == "q-outer"
     assert out["by_tensor"]["Q"] == {"read": tensor, "write": 0}

@@ -16,17 +16,17 @@ sizes = st.integers(1, 256)
 @given(sizes, sizes, sizes, st.sampled_from([2, 4]))
 def test_layout_has_no_gap_and_no_overlap(Br: int, Bc: int, d: int, itemsize: int) -> None:
     slots = smem_layout(Tiling(Br, Bc), d, itemsize)
-    assert [slot.name for slot in slots] == ["Qi", "Kj", "Vj", "Sij", "Oi", "li", "mi", "alpha"]
+    assert [slot.name for slot in slots] == ["Qi", "Kj", "Vj", "Sij", "Oi", "li", "mi", "alpha", "beta"]
     end = 0
     for slot in slots:
         assert slot.offset == end
         end += slot.nbytes
-    total = itemsize * (Br * d + 2 * Bc * d) + 4 * (Br * Bc + Br * d + 3 * Br)
+    total = itemsize * (Br * d + 2 * Bc * d) + 4 * (Br * Bc + Br * d + 4 * Br)
     assert end == total == smem_bytes(Tiling(Br, Bc), d, itemsize)
 
 
 def test_default_tiles_fit_without_opt_in() -> None:
-    assert smem_bytes(Tiling(32, 32), 64) == 4 * (4 * 32 * 64 + 32 * 32 + 3 * 32) == 37248
+    assert smem_bytes(Tiling(32, 32), 64) == 4 * (4 * 32 * 64 + 32 * 32 + 4 * 32) == 37376
 
 
 @given(sizes, sizes, sizes, st.sampled_from([1024, 49152, 101376, 232448]))

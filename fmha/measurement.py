@@ -1,0 +1,411 @@
+"""What was measured on a GPU, as a record that can be written to a file and read again.
+
+A *recording* is a device and a list of *runs*. A run is one problem with its input, on which kernels and peers (library
+implementations) were checked and timed in turns; each of them is an *entry*. Files are JSON; a file from elsewhere is
+read strictly, and what is wrong with it is said in one sentence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import types
+import typing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fmha.check import Check
+from fmha.errors import InputError
+from fmha.hardware import DriverFacts, Gpu, from_driver
+from fmha.kernels import KERNELS, Kernel
+from fmha.mask import visible_pairs
+from fmha.problem import Problem, Tiling
+from fmha.traffic import compulsory_bytes
+
+FORMAT = 1
+MAX_FILE_BYTES = 16 << 20
+MAX_ROWS = 1 << 26  # B x Nq of a problem in a file
+SHIPPED = Path(__file__).resolve().parent / "recorded" / "measurements"
+_TOO_FAST = 0.95  # of the least time that peaks allow: clocks can exceed the data sheet's by a little
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a recording was made. `cuda` is the version that the driver supports."""
+
+    facts: DriverFacts
+    driver: str
+    cuda: str
+    pycuda: str | None = None
+    torch: str | None = None
+
+    @property
+    def gpu(self) -> Gpu:
+        """Its limits and peaks."""
+        return from_driver(self.facts)
+
+
+@dataclass(frozen=True)
+class State:
+    """A GPU at one moment (NVML): clocks in MHz, temperature in degrees Celsius, power in watts; None: not read."""
+
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of one execution in microseconds, from CUDA events, with the L2 cache flushed before each."""
+
+    median_us: float
+    p10_us: float
+    p90_us: float
+    fastest_us: float
+    repeats: int
+    warmups: int
+
+
+@dataclass(frozen=True)
+class FunctionUse:
+    """What one compiled `__global__` function takes: registers of a thread, bytes that spill to local memory, static
+    shared memory, blocks an SM holds at the launch's block size and shared memory (as the driver says; None: unknown).
+    """
+
+    function: str
+    registers: int
+    local_bytes: int
+    static_smem_bytes: int
+    blocks_per_sm: int | None = None
+
+
+@dataclass(frozen=True)
+class Build:
+    """How a kernel was compiled. seconds: of the compiler; 0 when the binary came from the cache."""
+
+    compiler: str
+    arch: str
+    options: tuple[str, ...]
+    seconds: float
+    cached: bool
+    functions: tuple[FunctionUse, ...] = ()
+
+
+@dataclass(frozen=True)
+class ErrorMap:
+    """|O - float64| of one head, reduced to cells: each holds the largest error of its rows and columns.
+
+    values: [cells of rows][cells of columns]; rows: first and one-past-last query row that were looked at.
+    """
+
+    b: int
+    h: int
+    rows: tuple[int, int]
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel or one peer in a run.
+
+    name: a kernel's number ("02") or a peer's name ("sdpa-flash"). requested: bytes by tensor as (read, written), as
+    predicted. counters: what Nsight Compute read, by function and metric. absent: why there is no result, in one
+    sentence; then check and time are missing.
+    """
+
+    name: str
+    title: str
+    dtype: str
+    tiling: tuple[int, int] | None = None
+    source_hash: str | None = None
+    build: Build | None = None
+    check: Check | None = None
+    error_map: ErrorMap | None = None
+    time: Timing | None = None
+    requested: dict[str, tuple[int, int]] = field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)
+    absent: str | None = None
+
+    @property
+    def is_kernel(self) -> bool:
+        """A kernel of ours; otherwise a peer."""
+        return self.source_hash is not None
+
+    @property
+    def requested_bytes(self) -> int:
+        """Bytes loaded and stored beyond registers and shared memory, as predicted."""
+        return sum(read + write for read, write in self.requested.values())
+
+    @property
+    def stale(self) -> bool:
+        """Whether the kernel's source has changed since."""
+        return self.is_kernel and (self.name not in KERNELS or KERNELS[self.name].source_hash() != self.source_hash)
+
+    def counter(self, metric: str) -> float | None:
+        """A metric summed over the launched functions; None where it was not read."""
+        values = [metrics[metric] for metrics in self.counters.values() if metric in metrics]
+        return sum(values) if values else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One problem on one device. input: name and seed of Q, K, V; before, after: the GPU around the timing."""
+
+    problem: Problem
+    input: str
+    seed: int
+    made: str
+    entries: tuple[Entry, ...]
+    before: State = State()
+    after: State = State()
+
+    def entry(self, name: str, tiling: Tiling | None = None) -> Entry | None:
+        """The entry of a kernel (with these tiles, if given) or of a peer."""
+        wanted = None if tiling is None else (tiling.Br, tiling.Bc)
+        same = (e for e in self.entries if e.name == name and (wanted is None or e.tiling in (None, wanted)))
+        return next(same, None)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Runs on one device. made: the time of the first, in UTC, ISO 8601."""
+
+    device: Device
+    made: str
+    runs: tuple[Run, ...]
+    program: str = ""
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        """The recording as text, one run a line."""
+        head = {**_plain(dataclasses.replace(self, runs=())), "runs": []}
+        lines = ",\n".join(json.dumps(_plain(run), allow_nan=False, separators=(",", ":")) for run in self.runs)
+        text = json.dumps(head, allow_nan=False, separators=(",", ":"))
+        return text.replace('"runs":[]', f'"runs":[\n{lines}\n]') + "\n"
+
+
+# --- derived numbers --------------------------------------------------------------------------------------------------
+
+
+def useful_flops(problem: Problem) -> int:
+    """FLOPs of the two matrix products over the pairs that a mask leaves visible: 4 d each."""
+    return 4 * problem.d * visible_pairs(problem)
+
+
+def tflops(problem: Problem, time_us: float) -> float:
+    """Useful TFLOP/s."""
+    return useful_flops(problem) / time_us / 1e6
+
+
+def peak_tflops(gpu: Gpu, dtype: str) -> float:
+    """The peak that a dtype is measured against: tensor cores for 16 bits, the fp32 units otherwise; 0: not known."""
+    return gpu.fp32_tflops if dtype == "fp32" else gpu.fp16_tflops
+
+
+def least_time_us(problem: Problem, dtype: str, gpu: Gpu) -> float:
+    """No implementation can be faster: useful FLOPs at the peak of the dtype, or Q, K, V read at the full bandwidth."""
+    p = problem.replace(dtype=dtype)
+    peak = peak_tflops(gpu, dtype)
+    arithmetic = useful_flops(p) / peak / 1e6 if peak else 0.0
+    read = compulsory_bytes(p) - p.B * p.H * p.Nq * p.d * p.itemsize
+    return max(arithmetic, read / gpu.hbm_gbps / 1e3 if gpu.hbm_gbps else 0.0)
+
+
+def implausible(problem: Problem, dtype: str, gpu: Gpu, time_us: float) -> str | None:
+    """Why a time cannot be right; None for one that can."""
+    if not (math.isfinite(time_us) and time_us > 0):
+        return f"a time of {time_us:g} \N{MICRO SIGN}s is no measurement: run it again."
+    least = least_time_us(problem, dtype, gpu)
+    if time_us < _TOO_FAST * least:
+        return (
+            f"{time_us:.3g} \N{MICRO SIGN}s is less than the {least:.3g} \N{MICRO SIGN}s that this GPU needs at its "
+            "peak, so the result was rejected: run it again."
+        )
+    return None
+
+
+# --- nearest recorded -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A recorded entry and how it differs from what was asked: {"N": (asked, recorded)}; empty when it is the same."""
+
+    recording: Recording
+    run: Run
+    entry: Entry
+    differs: dict[str, tuple[Any, Any]]
+
+
+def nearest(recordings: typing.Iterable[Recording], kernel: Kernel, problem: Problem, tiling: Tiling) -> Found | None:
+    """The recorded entry of `kernel` that is closest to what was asked; None when the kernel was never recorded.
+
+    Closest: the fewest doublings between the two problems in lengths, heads, d and tiles; another mask counts as four
+    doublings.
+    """
+    best: tuple[float, Found] | None = None
+    for recording in recordings:
+        for run in recording.runs:
+            for entry in run.entries:
+                if entry.name != kernel.number or entry.absent or entry.time is None:
+                    continue
+                distance, differs = _distance(kernel, problem, tiling, run, entry)
+                if best is None or distance < best[0]:
+                    best = distance, Found(recording, run, entry, differs)
+    return best[1] if best else None
+
+
+def _distance(
+    kernel: Kernel, problem: Problem, tiling: Tiling, run: Run, entry: Entry
+) -> tuple[float, dict[str, tuple[Any, Any]]]:
+    asked: dict[str, Any] = {name: getattr(problem, name) for name in ("B", "H", "Hk", "Nq", "Nk", "d", "causal")}
+    there: dict[str, Any] = {name: getattr(run.problem, name) for name in asked}
+    if kernel.tiled and entry.tiling:
+        asked |= {"Br": tiling.Br, "Bc": tiling.Bc}
+        there |= {"Br": entry.tiling[0], "Bc": entry.tiling[1]}
+    differs = {name: (asked[name], there[name]) for name in asked if asked[name] != there[name]}
+    weight = {"B": 0.25, "H": 0.25, "Hk": 0.25, "Br": 0.5, "Bc": 0.5}
+    far = sum(
+        4.0 if name == "causal" else weight.get(name, 1.0) * abs(math.log2(a / b)) for name, (a, b) in differs.items()
+    )
+    return far + 0.1 * entry.stale, differs
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read(data: bytes | str, shown: str = "the file") -> Recording:
+    """A recording from the contents of a JSON file.
+
+    Raises:
+        InputError: too large, not JSON, or not a recording; the sentence names the place.
+    """
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{shown} is larger than {MAX_FILE_BYTES >> 20} MiB: no recording of FMHA Lab is.")
+    try:
+        raw = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise InputError(f"{shown} is not JSON: open a file that the kernel lab or `fmha bench` wrote.") from None
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise InputError(f"{shown} is not a recording of FMHA Lab (format {FORMAT}): open one that it wrote.")
+    try:
+        recording: Recording = _build(Recording, raw, "recording")
+        _sane(recording)
+    except _Wrong as wrong:
+        raise InputError(f"{shown} is not a whole recording: {wrong}.") from None
+    except InputError:
+        raise
+    except ValueError as error:  # a Problem that cannot be
+        raise InputError(f"{shown} holds a problem that cannot be: {error}") from None
+    return recording
+
+
+@lru_cache(maxsize=1)
+def shipped() -> tuple[Recording, ...]:
+    """The recordings that come with the app, by file name."""
+    files = sorted(SHIPPED.glob("*.json")) if SHIPPED.is_dir() else []
+    return tuple(read(path.read_bytes(), path.name) for path in files)
+
+
+def _sane(recording: Recording) -> None:
+    """Numbers that the app divides by or takes logarithms of must be positive, in a file that anyone may have made."""
+    facts = recording.device.facts
+    if not re.fullmatch(r"\d{1,2}\.\d", facts.compute):
+        _wrong("recording.device.facts.compute", 'a compute capability such as "9.0"')
+    for name, value in dataclasses.asdict(facts).items():
+        if not isinstance(value, str) and not value > 0:
+            _wrong(f"recording.device.facts.{name}", "above 0")
+    for i, run in enumerate(recording.runs):
+        if run.problem.B * run.problem.Nq > MAX_ROWS:
+            _wrong(f"recording.runs[{i}].problem", f"of at most {MAX_ROWS:,} rows")
+        for k, entry in enumerate(run.entries):
+            where = f"recording.runs[{i}].entries[{k}]"
+            numbers = dataclasses.astuple(entry.time) if entry.time else ()
+            if not all(math.isfinite(x) and x > 0 for x in numbers[:4]):
+                _wrong(f"{where}.time", "of positive numbers")
+            if entry.tiling and min(entry.tiling) < 1:
+                _wrong(f"{where}.tiling", "of positive numbers")
+            if not all(math.isfinite(x) and x >= 0 for metrics in entry.counters.values() for x in metrics.values()):
+                _wrong(f"{where}.counters", "of numbers that are not negative")
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(text)
+
+
+class _Wrong(Exception):
+    """Where a file departs from the format."""
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses, tuples and infinities as JSON has them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf" if value > 0 else "-inf" if value < 0 else "nan"
+    return value
+
+
+def _build(kind: Any, raw: Any, where: str) -> Any:
+    """`raw` as a value of the annotated type `kind`."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        if raw is None and type(None) in arguments:
+            return None
+        return _build(next(a for a in arguments if a is not type(None)), raw, where)
+    if kind is Any:
+        return raw
+    if origin is typing.Literal:
+        return raw if raw in arguments else _wrong(where, f"one of {arguments}")
+    if origin is tuple:
+        if not isinstance(raw, list):
+            _wrong(where, "a list")
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_build(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(raw))
+        if len(raw) != len(arguments):
+            _wrong(where, f"a list of {len(arguments)}")
+        return tuple(_build(a, item, f"{where}[{i}]") for i, (a, item) in enumerate(zip(arguments, raw, strict=True)))
+    if origin is dict:
+        if not isinstance(raw, dict):
+            _wrong(where, "an object")
+        return {str(key): _build(arguments[1], item, f"{where}.{key[:20]}") for key, item in raw.items()}
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, raw, where)
+    return _build_scalar(kind, raw, where)
+
+
+def _build_dataclass(kind: Any, raw: Any, where: str) -> Any:
+    if not isinstance(raw, dict):
+        _wrong(where, "an object")
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    values = {}
+    for name, spec in fields.items():
+        if name in raw:
+            values[name] = _build(hints[name], raw[name], f"{where}.{name}")
+        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+            _wrong(f"{where}.{name}", "present")
+    return kind(**values)
+
+
+def _build_scalar(kind: Any, raw: Any, where: str) -> Any:
+    if kind is float and isinstance(raw, str) and raw in ("inf", "-inf", "nan"):
+        return float(raw)
+    if kind is float and isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        return float(raw)
+    if type(raw) is not kind:
+        _wrong(where, {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[kind])
+    return raw
+
+
+def _wrong(where: str, wanted: str) -> typing.NoReturn:
+    raise _Wrong(f"{where} should be {wanted}")
