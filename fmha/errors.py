@@ -5,6 +5,8 @@
     |-- TilingError       Br, Bc
     |-- InputError        arrays or input names that do not fit the problem
     |-- LimitError        asked for more than this machine should be made to hold
+    |-- GpuError          the GPU, its driver or its tools cannot do it
+    |   `-- BuildError    a kernel could not be compiled
     `-- SimulationError   the simulator caught an illegal access (a bug in a schedule or in an event table)
 
 The text is one sentence for the person who asked: what was asked, what is allowed, what to try.
@@ -35,3 +37,16 @@ class LimitError(FmhaError):
 
 class SimulationError(FmhaError):
     """An event reads what was not loaded, goes out of range, or overflows shared memory."""
+
+
+class GpuError(FmhaError):
+    """The GPU, its driver or its tools cannot do it."""
+
+
+class BuildError(GpuError):
+    """A kernel could not be compiled. `command` is the compiler's command line, `output` all that it said."""
+
+    def __init__(self, text: str, command: str = "", output: str = "") -> None:
+        super().__init__(text)
+        self.command = command
+        self.output = output

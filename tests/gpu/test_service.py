@@ -1,0 +1,388 @@
+"""The worker process and its service: whatever a request does, it costs that request only. No GPU needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmha.errors import BuildError, GpuError, ProblemError
+from fmha.gpu.service import GpuService
+
+ROOT = Path(__file__).resolve().parents[2]
+OPS = "tests.gpu.fake_ops"
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[GpuService]:
+    """A service for tests that look at one request each."""
+    with GpuService(3, ops=OPS) as service:
+        yield service
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., GpuService]]:
+    made: list[GpuService] = []
+
+    def new(**options: object) -> GpuService:
+        made.append(GpuService(ops=OPS, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield new
+    for service in made:
+        service.close()
+
+
+def ask(service: GpuService, op: str, timeout_s: float = 20, **payload: object) -> object:
+    return service.submit(op, payload, timeout_s=timeout_s).result(25)
+
+
+def until(condition: Callable[[], object], timeout_s: float = 10) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or a zombie that nobody has fetched."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_request_runs_in_another_process_on_its_gpu(shared: GpuService) -> None:
+    pid, device = ask(shared, "who")  # type: ignore[misc]
+    assert pid != os.getpid() and device == 3
+    assert ask(shared, "who") == (pid, 3)
+
+
+def test_nothing_is_started_before_the_first_request(make: Callable[..., GpuService]) -> None:
+    before = threading.active_count()
+    service = make()
+    assert threading.active_count() == before and service.restarts == 0
+
+
+def test_progress_states_and_times(shared: GpuService) -> None:
+    ticket = shared.submit("sleep", {"s": 0.4}, timeout_s=20)
+    seen = set()
+    while not ticket.wait(0.01):
+        seen.add(ticket.progress)
+    assert ticket.result() == "slept" and ticket.state == "done" and ticket.error is None and ticket.position == 0
+    texts = [text for text, _ in seen if text]
+    assert len(texts) >= 4
+    assert all(fraction == int(text.split()[1]) / 8 for text, fraction in seen if text)
+    assert 0.35 < ticket.running_s < 5 and ticket.running_s == ticket.running_s
+
+
+def test_large_arrays_both_ways_are_quick_and_writable(shared: GpuService) -> None:
+    given = np.ones((4, 1_000_000), np.float32)
+    begun = time.monotonic()
+    result = ask(shared, "huge", n=25_000_000, given=given)
+    assert time.monotonic() - begun < 5
+    assert isinstance(result, dict) and result["a"].nbytes == 100_000_000
+    assert result["a"][-1] == np.float32(24_999_999) and (result["b"] == 2).all()
+    result["b"][0] = 5
+
+
+def test_what_libraries_print_goes_to_the_log(shared: GpuService) -> None:
+    def log_of(op: str, **payload: object) -> str:
+        ticket = shared.submit(op, payload, timeout_s=20)
+        assert ticket.result(20) in ("", 1)
+        return ticket.log
+
+    log_of("chatty")
+    until(lambda: all(t in log_of("echo", value=1) for t in ("to stdout", "straight to descriptor 1", "from a child")))
+    log_of("chatty", lines=3000)
+    until(lambda: log_of("echo", value=1).endswith("xx 2999"))
+    assert len(log_of("echo", value=1).splitlines()) == 200
+
+
+def test_an_error_for_people_arrives_as_it_was_and_the_worker_lives(shared: GpuService) -> None:
+    before = ask(shared, "who"), shared.restarts
+    with pytest.raises(ProblemError) as problem:
+        ask(shared, "fail", how="problem")
+    assert str(problem.value) == "H=6 and Hk=4: H must be a multiple of Hk; try Hk=3."
+    with pytest.raises(BuildError) as build:
+        ask(shared, "fail", how="build")
+    assert (build.value.command, build.value.output) == ("nvcc x.cu", "x.cu(1): error")
+    with pytest.raises(GpuError) as own:
+        ask(shared, "fail", how="own")
+    assert type(own.value) is GpuError and str(own.value) == "of a class that the app does not know"
+    with pytest.raises(GpuError, match=r"knows no operation 'nonsense'; it knows chatty, crash, echo"):
+        ask(shared, "nonsense")
+    assert (ask(shared, "who"), shared.restarts) == before
+
+
+def test_an_unforeseen_error_says_what_and_replaces_the_worker(shared: GpuService) -> None:
+    for how, text in (("unforeseen", "fail failed: RuntimeError: unforeseen"), ("sticky", "a sticky error")):
+        before = ask(shared, "who"), shared.restarts
+        ticket = shared.submit("fail", {"how": how}, timeout_s=20)
+        with pytest.raises(GpuError) as error:
+            ticket.result(20)
+        assert str(error.value) == text == ticket.error and type(error.value) is GpuError
+        assert ticket.state == "failed" and ("Traceback" in ticket.log) == (how == "unforeseen")
+        assert ask(shared, "who") != before[0] and shared.restarts == before[1] + 1
+
+
+def test_results_and_inputs_that_cannot_be_sent(shared: GpuService) -> None:
+    with pytest.raises(GpuError, match="unpicklable failed: "):
+        ask(shared, "unpicklable")
+    with pytest.raises(GpuError, match="echo failed: its input cannot be sent to the GPU process"):
+        ask(shared, "echo", value=lambda: None)
+    assert ask(shared, "echo", value=1) == 1
+
+
+def test_a_raised_result_is_a_new_error_each_time(shared: GpuService) -> None:
+    ticket = shared.submit("fail", {"how": "build"}, timeout_s=20)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(BuildError) as error:
+            ticket.result(20)
+        errors.append(error.value)
+    assert errors[0] is not errors[1] and errors[1].output == "x.cu(1): error"
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+DEATHS = {
+    "kill": "the GPU process ended by signal 9 (SIGKILL) while running crash; it was replaced; run it again.",
+    "exit": "the GPU process ended with exit code 3 while running crash; it was replaced; run it again.",
+    "segfault": "the GPU process ended by signal 11 (SIGSEGV) while running crash; it was replaced; run it again.",
+    "garbage": "the GPU process sent what nobody can read while running crash; it was replaced; run it again.",
+    "late": "hang took longer than 0.05 s and was stopped; try a smaller problem or a longer limit.",
+    "unforeseen": "fail failed: RuntimeError: unforeseen",
+}
+
+
+@linux
+def test_sixty_deaths_in_a_row_cost_one_request_each(make: Callable[..., GpuService]) -> None:
+    service = make()
+    pids, baseline = set(), (0, 0)
+    for number in range(60):
+        if number == 6:
+            baseline = (open_files(), threading.active_count())
+        how = list(DEATHS)[number % len(DEATHS)]
+        if how == "late":
+            ticket = service.submit("hang", {"how": ("busy", "C", "C with the lock")[number % 3]}, timeout_s=0.05)
+        else:
+            ticket = service.submit("fail" if how == "unforeseen" else "crash", {"how": how}, timeout_s=20)
+        with pytest.raises(GpuError) as error:
+            ticket.result(20)
+        assert str(error.value) == DEATHS[how]
+        if how in ("kill", "exit", "segfault"):
+            assert "last words" in ticket.log
+        pid, _ = ask(service, "who")  # type: ignore[misc]
+        assert service.restarts == number + 1
+        pids.add(pid)
+    assert len(pids) == 60
+    assert open_files() <= baseline[0] and threading.active_count() <= baseline[1]
+    service.close()
+    until(lambda: all(ended(pid) for pid in pids), 2)
+
+
+@linux
+def test_a_worker_that_dies_between_requests_is_not_noticed(make: Callable[..., GpuService]) -> None:
+    service = make()
+    for wait_s in (0, 0.2):
+        pid, _ = ask(service, "who")  # type: ignore[misc]
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(wait_s)
+        assert ask(service, "who") != (pid, 0)
+    assert service.restarts == 2
+
+
+def test_queue_positions_and_cancelling(make: Callable[..., GpuService]) -> None:
+    service = make()
+    ask(service, "echo", value=0)
+    running = service.submit("hang", {"how": "C"}, timeout_s=20)
+    queued = [service.submit("echo", {"value": n}, timeout_s=20) for n in range(4)]
+    until(lambda: running.state == "running" and running.progress == ("hanging", None))
+    assert running.position == 0 and [t.position for t in queued] == [1, 2, 3, 4]
+    assert {t.state for t in queued} == {"queued"} and queued[0].running_s == 0
+    queued[1].cancel()
+    assert queued[1].state == "cancelled" and [t.position for t in queued] == [1, 0, 2, 3]
+    begun = time.monotonic()
+    running.cancel()
+    assert running.wait(1) and running.state == "cancelled" and time.monotonic() - begun < 1
+    with pytest.raises(GpuError, match="hang was cancelled"):
+        running.result()
+    assert [queued[n].result(20) for n in (0, 2, 3)] == [0, 2, 3]
+    queued[0].cancel()
+    assert queued[0].state == "done" and service.restarts == 1
+
+
+def test_abandoned_requests_leave_the_queue(make: Callable[..., GpuService]) -> None:
+    service = make(abandon_s=0.3)
+    running = service.submit("sleep", {"s": 1.5}, timeout_s=20)
+    left, asked, awaited = (service.submit("echo", {"value": n}, timeout_s=20) for n in range(3))
+    results: list[object] = []
+    waiter = threading.Thread(target=lambda: results.append(awaited.result()))
+    waiter.start()
+    until(lambda: asked.state == "done", 20)
+    waiter.join(10)
+    assert running.result() == "slept" and results == [2]
+    assert left.state == "cancelled" and left.error == "echo was dropped: nobody asked about it for 0.3 s."
+
+
+def test_many_threads_ask_at_once(shared: GpuService) -> None:
+    answers: dict[int, object] = {}
+
+    def worker(number: int) -> None:
+        answers[number] = [ask(shared, "echo", value=(number, n)) for n in range(10)]
+
+    threads = [threading.Thread(target=worker, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == {n: [(n, i) for i in range(10)] for n in range(4)}
+
+
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        ("fmha", "GPU 7 was asked for; this machine has 1."),
+        ("error", "the start of the GPU process failed: RuntimeError: no context"),
+        ("dies", "the GPU process ended with exit code 3 while it started; it was replaced; run it again."),
+        ("slow5", "the GPU process did not start within 0.5 s and was stopped; run it again."),
+    ],
+)
+def test_a_start_that_fails_costs_that_request(make: Callable[..., GpuService], how: str, text: str) -> None:
+    slow = how.startswith("slow")
+    service = make(environment={"FAKE_START": how}, start_timeout_s=0.5 if slow else 20)
+    ticket = service.submit("echo", {"value": 1}, timeout_s=20)
+    if slow:
+        until(lambda: ticket.state == "starting")
+    with pytest.raises(GpuError) as error:
+        ticket.result(20)
+    assert str(error.value) == text and (how != "dies" or "dying early" in ticket.log)
+    service._environment.clear()
+    service._start_timeout_s = 20
+    assert ask(service, "echo", value=2) == 2
+
+
+def test_a_slow_start_is_waited_for_and_counts_apart(make: Callable[..., GpuService]) -> None:
+    service = make(environment={"FAKE_START": "slow0.6"})
+    ticket = service.submit("echo", {"value": 1}, timeout_s=0.5)
+    until(lambda: ticket.state == "starting")
+    assert ticket.result(20) == 1 and ticket.running_s < 0.5
+
+
+def test_a_missing_module_is_named() -> None:
+    with GpuService(ops="tests.gpu.no_such_module") as service, pytest.raises(GpuError, match="no_such_module"):
+        ask(service, "echo", value=1)
+
+
+def test_a_closed_service_refuses(make: Callable[..., GpuService]) -> None:
+    service = make()
+    running = service.submit("hang", {"how": "C with the lock"}, timeout_s=20)
+    queued = service.submit("echo", {"value": 1}, timeout_s=20)
+    until(lambda: running.progress[0] == "hanging")
+    begun = time.monotonic()
+    service.close()
+    service.close()
+    assert time.monotonic() - begun < 2
+    assert running.state == queued.state == "cancelled"
+    with pytest.raises(GpuError, match="closed"):
+        service.submit("echo", {}, timeout_s=1)
+
+
+def test_a_time_limit_must_be_one(shared: GpuService) -> None:
+    for limit in (0, -1, float("nan")):
+        with pytest.raises(GpuError, match="time limit"):
+            shared.submit("echo", {"value": 1}, timeout_s=limit)
+
+
+# What becomes of the worker when the app ends, in whatever way. Each test runs an app of its own.
+
+APP = """
+    import sys, time
+    from fmha.gpu.service import GpuService
+    service = GpuService(ops="tests.gpu.fake_ops")
+    print(service.submit("who", {}, timeout_s=20).result()[0], flush=True)
+"""
+HANG = """
+    ticket = service.submit("hang", {"how": sys.argv[1], "s": "60"}, timeout_s=60)
+    while ticket.progress[0] != "hanging": time.sleep(0.01)
+    print("hanging", flush=True)
+"""
+STAY = """
+    time.sleep(60)
+"""
+
+
+def start_app(code: str, *args: str) -> tuple[subprocess.Popen[str], int]:
+    """A small app in a process group of its own, as a terminal makes it; and the worker's process id."""
+    app = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+    )  # fmt: skip
+    assert app.stdout is not None
+    return app, int(app.stdout.readline())
+
+
+@linux
+@pytest.mark.parametrize("how", ["idle", "busy", "C with the lock"])
+def test_an_app_that_is_killed_leaves_no_worker(how: str) -> None:
+    app, pid = start_app(APP + ("" if how == "idle" else HANG) + STAY, how)
+    with app:
+        if how != "idle":
+            assert app.stdout is not None and app.stdout.readline() == "hanging\n"
+        app.kill()
+        until(lambda: ended(pid), 2)
+
+
+@linux
+@pytest.mark.parametrize("how", ["idle", "C", "C with the lock"])
+def test_an_app_that_ends_does_so_quietly_and_in_time(how: str) -> None:
+    app, pid = start_app(APP + ("" if how == "idle" else HANG), how)
+    begun = time.monotonic()
+    _, err = app.communicate(timeout=10)
+    assert time.monotonic() - begun < 4 and app.returncode == 0 and err == ""
+    assert ended(pid)
+
+
+@linux
+def test_ctrl_c_in_the_terminal_leaves_no_abort_text() -> None:
+    quiet = "    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))\n"
+    app, pid = start_app("    import signal\n" + APP.lstrip("\n") + quiet + HANG + STAY, "C")
+    assert app.stdout is not None and app.stdout.readline() == "hanging\n"
+    os.killpg(app.pid, signal.SIGINT)
+    _, err = app.communicate(timeout=10)
+    assert app.returncode == 0 and err == ""
+    assert ended(pid)
+
+
+@linux
+def test_a_killed_request_takes_its_compiler_along(make: Callable[..., GpuService]) -> None:
+    service = make()
+    seconds = f"61.{os.getpid()}"
+    ticket = service.submit("hang", {"how": "child", "s": seconds}, timeout_s=0.3)
+
+    def sleepers() -> list[str]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                found += [path.parent.name] if path.read_bytes() == f"sleep\0{seconds}\0".encode() else []
+            except OSError:
+                continue
+        return [pid for pid in found if not ended(int(pid))]
+
+    until(sleepers)
+    with pytest.raises(GpuError, match="longer than"):
+        ticket.result(10)
+    until(lambda: not sleepers(), 2)
