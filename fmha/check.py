@@ -186,7 +186,8 @@ class _Errors:
         place = "b={}, h={}, row {}, column {}".format(*self.worst)
         # Each comparison is written so that NaN fails it.
         if not_finite or self.broken:
-            verdict = f"wrong: {max(not_finite, self.broken):,} numbers of O are NaN or infinite"
+            many = max(not_finite, self.broken)
+            verdict = f"wrong: {many:,} {'number of O is' if many == 1 else 'numbers of O are'} NaN or infinite"
             verdict += f", one of them at {place}" if self.broken else ""
         elif not self.largest <= allowed:
             verdict = f"wrong: O is off by {self.largest:.2g} at {place}; {allowed:.2g} is allowed"

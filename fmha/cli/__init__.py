@@ -10,14 +10,16 @@ import sys
 from collections.abc import Sequence
 
 from fmha import FmhaError, __version__
-from fmha.cli import simulate, traffic
+from fmha.cli import bench, kernels, simulate, traffic
 from fmha.cli.options import Parser, joined_negatives
 
-COMMANDS = (traffic, simulate)
+COMMANDS = (traffic, simulate, kernels, bench)
 
 _EPILOG = """examples:
   python -m fmha traffic --N 4096 --d 64
   python -m fmha simulate --input sentence --layer 3 --head 1
+  python -m fmha kernels
+  python -m fmha bench --N 4096 --H 16 --d 64
   python -m fmha traffic --help
 """
 
@@ -31,7 +33,9 @@ def main(arguments: Sequence[str]) -> int:
         command.add_to(commands)
     options = parser.parse_args(joined_negatives(arguments))
     if options.command is None:
-        parser.error("no command was given: use traffic or simulate")
+        parser.error(
+            "no command was given: use " + ", ".join(command.__name__.rpartition(".")[2] for command in COMMANDS)
+        )
     name = f"python -m fmha {options.command}"
     try:
         options.run(options)

@@ -1,0 +1,214 @@
+"""`python -m fmha bench`: run kernels on this machine's GPU, check, time, count, record."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fmha import FmhaError, Problem, Tiling
+from fmha.cli.options import Parser, add_problem, problem_from, whole
+from fmha.errors import GpuError
+from fmha.inputs import INPUTS
+from fmha.kernels import KERNELS, kernel
+from fmha.measurement import Entry, Recording, Run, peak_tflops, tflops
+from fmha.problem import Causal
+from fmha.units import format_bytes, format_time_us
+
+_WHAT = "Run kernels on this machine's GPU: check them against float64, time them beside their peers, record it all."
+_EPILOG = """What happens: the kernel is compiled (or taken from the cache), run on poisoned outputs and compared
+with attention in float64; then it, naive attention and torch's implementations are timed in turns,
+with the L2 cache flushed before each execution. The result is written as a recording, which the
+page "Kernel lab" opens.
+
+examples:
+  python -m fmha bench --N 4096 --H 16 --d 64
+  python -m fmha bench --kernel 02 --N 4096 --H 16 --d 64 --Br 16 --Bc 64 --counters
+  python -m fmha bench --sweep --counters --out h200.json
+"""
+SWEEP_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+SWEEP_DIMS = (64, 128)
+SWEEP_TILES = ((32, 32), (16, 64), (64, 16), (16, 16))
+_ALL_TILES_UP_TO = 4096  # longer sequences are recorded with the first tiles only
+_SWEEP_HEADS = 16
+_COUNTER_SECONDS = 60.0  # for each run that is counted
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's parser."""
+    parser: Parser = commands.add_parser(
+        "bench", help="run, check, time and record on this machine's GPU", description=_WHAT, epilog=_EPILOG
+    )
+    parser.add_argument("--kernel", default="02", help=f"{', '.join(KERNELS)} or a name (default 02)")
+    add_problem(parser)
+    group = parser.add_argument_group("tiles")
+    group.add_argument("--Br", type=whole, default=32, help="rows of a Q tile (default 32)")
+    group.add_argument("--Bc", type=whole, default=32, help="rows of a K/V tile (default 32)")
+    group = parser.add_argument_group("the run")
+    group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
+    group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
+    group.add_argument("--no-peers", action="store_true", help="leave torch's implementations out")
+    group.add_argument("--repeats", type=whole, default=30, help="timed executions, 20 at least (default 30)")
+    group.add_argument("--counters", action="store_true", help="read hardware counters too (needs Nsight Compute)")
+    group.add_argument("--device", type=whole, default=0, help="which GPU (default 0)")
+    group.add_argument("--timeout", type=whole, default=600, help="seconds that one problem may take (default 600)")
+    group.add_argument(
+        "--sweep",
+        action="store_true",
+        help="the problems of the recordings that come with the app: N = 512 to 16384, d = 64 and 128, several tiles, "
+        "causal and not",
+    )
+    group = parser.add_argument_group("the recording")
+    group.add_argument("--out", metavar="FILE", help="where to write it (default: a name made of GPU and date)")
+    group.add_argument("--json", action="store_true", help="print it, and write a file only with --out")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run every problem that was asked for, and write one recording."""
+    from fmha.gpu.diagnosis import diagnose
+    from fmha.gpu.service import GpuService
+
+    payloads = list(sweep(options) if options.sweep else [single(options)])
+    found = diagnose()
+    if not found.ready:
+        raise GpuError(" ".join(f"{finding.what} {finding.remedy}" for finding in found.findings))
+    if not 0 <= options.device < len(found.gpus):
+        raise GpuError(f"device={options.device} is not there: this machine shows {len(found.gpus)} GPU(s), from 0.")
+    recordings = []
+    with GpuService(options.device) as service:
+        for index, payload in enumerate(payloads):
+            title = f"[{index + 1}/{len(payloads)}] {_title(payload)}"
+            answer = _wait(service, "bench", payload, options.timeout, title)
+            recordings.append(answer["recording"])
+            _say("\n".join([title, *table(answer["recording"])]))
+    recording = joined(recordings)
+    if options.counters:
+        recording = counted(recording, options.device, options.timeout)
+    text = recording.to_json()
+    if options.json:
+        print(text, end="")
+    if options.out or not options.json:
+        path = Path(options.out or _filename(recording))
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            print(text, end="")  # minutes of work are not lost
+            raise FmhaError(f"{path} cannot be written ({error.strerror}), so the recording was printed.") from None
+        _say(f"recording written to {path} ({format_bytes(len(text))})")
+
+
+def single(options: argparse.Namespace) -> dict[str, Any]:
+    """The request of one problem; limits that no GPU matters for are refused here."""
+    problem, tiling = problem_from(options, N=4096), Tiling(options.Br, options.Bc)
+    chosen = kernel(options.kernel)
+    others = [(k.number, tiling) for k in KERNELS.values() if k.number == "01" != chosen.number]
+    return _payload(options, problem, [(chosen.number, tiling), *others])
+
+
+def sweep(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The requests of the sweep, one a problem."""
+    masks: tuple[Causal | None, ...] = (None, "bottom-right")
+    for d in SWEEP_DIMS:
+        for causal in masks:
+            for N in SWEEP_LENGTHS:
+                problem = Problem(B=1, H=_SWEEP_HEADS, N=N, d=d, causal=causal)
+                tiles = [Tiling(*t) for t in (SWEEP_TILES if N <= _ALL_TILES_UP_TO else SWEEP_TILES[:1])]
+                yield _payload(options, problem, [*(("02", tiling) for tiling in tiles), ("01", tiles[0])])
+
+
+def _payload(options: argparse.Namespace, problem: Problem, candidates: list[tuple[str, Tiling]]) -> dict[str, Any]:
+    return {
+        "problem": problem,
+        "candidates": candidates,
+        "input": options.input,
+        "seed": options.seed,
+        "peers": not options.no_peers,
+        "repeats": options.repeats,
+    }
+
+
+def joined(recordings: list[Recording]) -> Recording:
+    """One recording with the runs of all."""
+    return replace(recordings[0], runs=tuple(run for recording in recordings for run in recording.runs))
+
+
+def counted(recording: Recording, device: int, timeout_s: float) -> Recording:
+    """The recording with hardware counters in every entry of a kernel that has a time."""
+    from fmha.gpu import counters
+
+    wanted = [
+        (r, e, counters.Counted(kernel(entry.name), run.problem, Tiling(*(entry.tiling or (32, 32)))))
+        for r, run in enumerate(recording.runs)
+        for e, entry in enumerate(run.entries)
+        if entry.is_kernel and entry.time is not None
+    ]
+    _say(f"reading hardware counters of {len(wanted)} runs")
+    answers = counters.count(
+        [item for _, _, item in wanted], device=device, timeout_s=max(timeout_s, _COUNTER_SECONDS * len(wanted))
+    )
+    runs = [list(run.entries) for run in recording.runs]
+    for (r, e, _), answer in zip(wanted, answers, strict=True):
+        runs[r][e] = replace(runs[r][e], counters=answer)
+    return replace(
+        recording,
+        runs=tuple(replace(run, entries=tuple(runs[r])) for r, run in enumerate(recording.runs)),
+    )
+
+
+def table(recording: Recording) -> list[str]:
+    """The last run in lines."""
+    run, gpu = recording.runs[-1], recording.device.gpu
+    lines = []
+    for entry in run.entries:
+        tiles = f" {entry.tiling[0]}x{entry.tiling[1]}" if entry.tiling else ""
+        name = f"  {entry.name + tiles:<16}{entry.dtype:<6}"
+        lines.append(name + (_result(run, entry, peak_tflops(gpu, entry.dtype)) if entry.time else _why_not(entry)))
+    return lines
+
+
+def _result(run: Run, entry: Entry, peak: float) -> str:
+    assert entry.time is not None
+    speed = tflops(run.problem, entry.time.median_us)
+    share = f" {100 * speed / peak:5.1f} % of peak" if peak else ""
+    verdict = f"  {entry.check.verdict}" if entry.check and entry.is_kernel else ""
+    return f"{format_time_us(entry.time.median_us):>10} {speed:8.2f} TFLOP/s{share}{verdict}"
+
+
+def _why_not(entry: Entry) -> str:
+    if entry.absent:
+        return entry.absent
+    return entry.check.verdict if entry.check else "not timed"
+
+
+def _title(payload: Mapping[str, Any]) -> str:
+    p: Problem = payload["problem"]
+    return f"B={p.B} H={p.H} N={p.Nq} d={p.d}{f' causal {p.causal}' if p.causal else ''}"
+
+
+def _wait(service: Any, op: str, payload: Mapping[str, Any], timeout_s: float, title: str) -> Any:
+    """The answer; meanwhile what is going on, on stderr where that is a terminal."""
+    ticket = service.submit(op, payload, timeout_s=timeout_s)
+    last = ""
+    while not ticket.wait(0.2):
+        text = ticket.progress[0]
+        if text != last and sys.stderr.isatty():
+            print(f"\r\033[K{title}: {text}", end="", file=sys.stderr, flush=True)
+            last = text
+    if last:
+        print("\r\033[K", end="", file=sys.stderr)
+    return ticket.result()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _filename(recording: Recording) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", recording.device.facts.name.lower()).strip("-")
+    return f"fmha-{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.json"

@@ -1,0 +1,64 @@
+"""Times work on the GPU: warm-up, the L2 cache flushed before every execution, candidates in turns, CUDA events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fmha.gpu.device import GpuDevice
+from fmha.measurement import Timing
+
+WARMUPS = 3
+LEAST_REPEATS = 20
+_FLUSH_BYTES = 512 << 20
+Work = Callable[[], Any]
+
+
+def time_in_turns(
+    device: GpuDevice,
+    candidates: Sequence[Work],
+    repeats: int,
+    told: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Timing]:
+    """Times of each candidate. In every round each of them runs once, so that a drift of the clocks meets all.
+
+    Flushing takes longer than the launches of a candidate take on the host, so the GPU does not wait between the two
+    events. told(rounds done, rounds in all) is called after each round.
+    """
+    driver, repeats = device.driver, max(LEAST_REPEATS, repeats)
+    size = _flush_bytes(device)
+    flush = driver.mem_alloc(size)
+    try:
+        for work in candidates:
+            for _ in range(WARMUPS):
+                work()
+        device.synchronize()
+        times = np.empty((len(candidates), repeats))
+        for round_number in range(repeats):
+            pairs = []
+            for work in candidates:
+                start, stop = driver.Event(), driver.Event()
+                driver.memset_d8_async(flush, round_number & 0x7F, size)
+                start.record()
+                work()
+                stop.record()
+                pairs.append((start, stop))
+            device.synchronize()
+            times[:, round_number] = [stop.time_since(start) * 1e3 for start, stop in pairs]
+            told(round_number + 1, repeats)
+    finally:
+        flush.free()
+    return [_timing(row) for row in times]
+
+
+def _flush_bytes(device: GpuDevice) -> int:
+    """A few times the L2 cache, and where memory allows it enough to hide the launches behind."""
+    need = 4 * device.facts.l2_bytes
+    return max(need, min(_FLUSH_BYTES, device.free_bytes() // 4))
+
+
+def _timing(times_us: Any) -> Timing:
+    p10, median, p90 = (float(x) for x in np.percentile(times_us, (10, 50, 90)))
+    return Timing(median, p10, p90, float(times_us.min()), len(times_us), WARMUPS)
