@@ -46,21 +46,21 @@ def run_bounded(
 ) -> tuple[int | None, str]:
     """Run a command: its exit code (None when it was stopped at `timeout_s` with all below it) and its stdout and
     stderr, in the order written. OSError when it cannot be started."""
-    with subprocess.Popen(
+    process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=cwd
-    ) as process:
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        kill_tree(process)
         try:
-            output, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            kill_tree(process)
-            try:
-                output, _ = process.communicate(timeout=2)
-            except subprocess.TimeoutExpired as rest:  # someone else still holds the pipe
-                output = rest.output or b""
-                if process.stdout:
-                    process.stdout.close()
-            return None, output.decode(errors="replace")
-        except BaseException:
-            kill_tree(process)
-            raise
-        return process.returncode, output.decode(errors="replace")
+            output, _ = process.communicate(timeout=2)
+        except subprocess.TimeoutExpired as rest:  # the system cannot end it now, or another holds its pipe
+            output = rest.output or b""
+            if process.stdout:
+                process.stdout.close()
+        return None, output.decode(errors="replace")
+    except BaseException:
+        kill_tree(process)
+        raise
+    return process.returncode, output.decode(errors="replace")
