@@ -282,6 +282,26 @@ def test_a_slow_start_is_waited_for_and_counts_apart(make: Callable[..., GpuServ
     assert ticket.result(20) == 1 and ticket.running_s < 0.5
 
 
+def test_a_request_can_be_cancelled_while_its_worker_starts(make: Callable[..., GpuService]) -> None:
+    service = make(environment={"FAKE_START": "slow20"})
+    ticket = service.submit("echo", {"value": 1}, timeout_s=20)
+    until(lambda: ticket.state == "starting")
+    time.sleep(0.2)
+    ticket.cancel()
+    assert ticket.wait(1) and ticket.state == "cancelled" and ticket.running_s == 0
+    service._environment.clear()
+    assert ask(service, "echo", value=2) == 2
+
+
+@linux
+def test_the_worker_ignores_ctrl_c_itself(make: Callable[..., GpuService]) -> None:
+    service = make()
+    before = ask(service, "who")
+    os.kill(before[0], signal.SIGINT)  # type: ignore[index]
+    time.sleep(0.1)
+    assert ask(service, "who") == before and service.restarts == 0
+
+
 def test_a_missing_module_is_named() -> None:
     with GpuService(ops="tests.gpu.no_such_module") as service, pytest.raises(GpuError, match="no_such_module"):
         ask(service, "echo", value=1)
