@@ -145,6 +145,7 @@ naive_output(const float* P,  // [B, H, Nq, pitch]
 
     float sum[EACH][EACH] = {};
     for (int j0 = 0; j0 < pitch; j0 += CHUNK) {
+        float part[EACH][EACH] = {};  // of this chunk: thousands of equal weights, added one by one, would lose digits
         load_chunk(Pij, P_tile, Nq - i * TILE, pitch, j0, pitch);
         for (int e = threadIdx.x; e < CHUNK * TILE; e += SIDE * SIDE) {
             int r = e / TILE, c = e % TILE;
@@ -154,7 +155,9 @@ naive_output(const float* P,  // [B, H, Nq, pitch]
         __syncthreads();  // write before read: Pij, Vj were filled by all threads
         for (int k = 0; k < CHUNK; ++k)
             for (int r = 0; r < EACH; ++r)
-                for (int c = 0; c < EACH; ++c) sum[r][c] += Pij[y + r * SIDE][k] * Vj[k][x + c * SIDE];
+                for (int c = 0; c < EACH; ++c) part[r][c] += Pij[y + r * SIDE][k] * Vj[k][x + c * SIDE];
+        for (int r = 0; r < EACH; ++r)
+            for (int c = 0; c < EACH; ++c) sum[r][c] += part[r][c];
         __syncthreads();  // read before write: the next chunk overwrites Pij, Vj
     }
     for (int r = 0; r < EACH; ++r)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fmha.errors import LimitError, ProblemError
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
-from fmha.memory import Slot, smem_complaint, smem_layout
+from fmha.memory import Slot, smem_bytes, smem_complaint, smem_layout
 from fmha.problem import Problem, Tiling
 from fmha.schedule import Order
 from fmha.traffic import Traffic, closed_form
@@ -23,6 +23,7 @@ from fmha.units import ceil_div, format_bytes
 SOURCES = Path(__file__).resolve().parent.parent / "cuda_src"
 MAX_BLOCKS = 2**31 - 1  # of a one-dimensional grid, on every GPU since compute capability 3.0
 SECTOR = 32  # bytes: what L1 asks of L2 at least
+_FLOATS = SECTOR // 4
 
 Argument = str | int | float
 Defines = dict[str, int]
@@ -50,6 +51,8 @@ class Plan:
     """A run of a kernel, decided before anything is launched.
 
     scratch: further device buffers by name, in bytes. requested: bytes and FLOPs that the launches ask for.
+    whole_sectors: whether every warp asks for whole 32-byte sectors; then the hardware counts exactly these bytes, and
+    otherwise more, because it moves sectors (padding given by lens_k or left_pad adds the reading of the lengths).
     """
 
     problem: Problem
@@ -57,6 +60,7 @@ class Plan:
     defines: Defines
     launches: tuple[Launch, ...]
     requested: Traffic
+    whole_sectors: bool
     scratch: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -170,12 +174,14 @@ def causal_offset(problem: Problem) -> int:
     return problem.Nk if problem.causal_offset is None else problem.causal_offset
 
 
-def _threads(kernel: Kernel, tiling: Tiling, gpu: Gpu) -> int:
-    """One thread for each element of Sij, or a LimitError."""
+def _threads(tiling: Tiling, d: int, gpu: Gpu) -> int:
+    """One thread for each element of Sij, or a LimitError that names tiles which fit in every way."""
     threads = tiling.Br * tiling.Bc
     if threads > gpu.threads_per_block:
         Br, Bc = tiling.Br, tiling.Bc
-        while Br * Bc > gpu.threads_per_block:
+        while Br * Bc > 1 and (
+            Br * Bc > gpu.threads_per_block or smem_bytes(Tiling(Br, Bc), d) > gpu.smem_per_block_optin
+        ):
             Br, Bc = (Br, ceil_div(Bc, 2)) if Bc >= Br else (ceil_div(Br, 2), Bc)
         raise LimitError(
             f"threads: Br={tiling.Br}, Bc={tiling.Bc} needs {threads:,} threads, one for each element of Sij, and a "
@@ -186,7 +192,7 @@ def _threads(kernel: Kernel, tiling: Tiling, gpu: Gpu) -> int:
 
 def _fmha101(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     p = problem
-    threads = _threads(kernel, tiling, gpu)
+    threads = _threads(tiling, p.d, gpu)
     if complaint := smem_complaint(tiling, p.d, gpu.smem_per_block_optin):
         raise LimitError(complaint)
     slots = smem_layout(tiling, p.d)
@@ -201,7 +207,8 @@ def _fmha101(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, write_l
         smem=slots,
     )  # fmt: skip
     requested = closed_form(p, tiling, "q-outer", write_lse=write_lse)
-    return Plan(p, tiling, {"BR": tiling.Br, "BC": tiling.Bc}, (launch,), requested)
+    whole = p.d % _FLOATS == 0 and threads % _FLOATS == 0 and not write_lse and not _padded(p)
+    return Plan(p, tiling, {"BR": tiling.Br, "BC": tiling.Bc}, (launch,), requested, whole)
 
 
 # Of 01_naive.cu.
@@ -211,7 +218,7 @@ _TILE, _CHUNK, _GEMM_THREADS, _ROW_THREADS = 64, 32, 256, 256
 def _naive(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     p = problem
     heads = p.B * p.H
-    pitch = ceil_div(p.Nk, 8) * 8  # rows of S and P begin at a sector
+    pitch = ceil_div(p.Nk, _FLOATS) * _FLOATS  # rows of S and P begin at a sector
     Tr, Tc, Td = ceil_div(p.Nq, _TILE), ceil_div(pitch, _TILE), ceil_div(p.d, _TILE)
     warps = 4 * _ROW_THREADS // 32
     held = min(pitch, (gpu.smem_per_block_optin - 2 * warps) // 4)
@@ -247,7 +254,13 @@ def _naive(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse
     if write_lse:
         moved["LSE"] = (0, 4 * heads * p.Nq)
     requested = Traffic("naive", "plan of the kernel", moved, 0, 4 * heads * p.Nq * p.Nk * p.d)
-    return Plan(p, tiling, {}, launches, requested, {"S": matrix, "P": matrix})
+    whole = p.d % _FLOATS == 0 and not write_lse and not _padded(p)
+    return Plan(p, tiling, {}, launches, requested, whole, {"S": matrix, "P": matrix})
+
+
+def _padded(problem: Problem) -> bool:
+    """Whether the kernels are given key ranges."""
+    return problem.lens_k is not None or problem.left_pad is not None
 
 
 def _slots(*shapes: tuple[str, tuple[int, ...]]) -> tuple[Slot, ...]:

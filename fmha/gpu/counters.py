@@ -24,6 +24,8 @@ METRICS = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
     "lts__t_bytes.sum",
+    "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_lookup_hit.sum",
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",

@@ -5,6 +5,7 @@ Only the worker process imports CUDA; everything here runs in its main thread.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 from typing import Any
 
@@ -20,11 +21,13 @@ class GpuDevice:
         import pycuda.driver as driver
 
         driver.init()
+        self._closed = False
         self.index = index
         self.driver = driver
         self.handle = driver.Device(index)
         self.context = self.handle.retain_primary_context()
         self.context.push()
+        atexit.register(self.close)  # PyCUDA aborts a process that ends with a context on its stack
         self.facts = DriverFacts(
             name=self.handle.name(),
             compute=libcuda.compute_capability(index),
@@ -32,6 +35,12 @@ class GpuDevice:
             **libcuda.attributes(index),
         )
         self._nvml = _Nvml(self.handle.pci_bus_id())
+
+    def close(self) -> None:
+        """Leave the context; nothing of this object may be used afterwards."""
+        if not self._closed:
+            self._closed = True
+            self.context.pop()
 
     @property
     def gpu(self) -> Gpu:

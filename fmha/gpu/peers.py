@@ -149,11 +149,12 @@ def _tried(torch: Any, name: str, dtype: str, run: Callable[[], Any]) -> Peer:
 
 
 def _reason(told: list[warnings.WarningMessage], error: RuntimeError) -> str:
-    """The most telling line: torch warns of why a backend cannot be used before it gives up."""
+    """The most telling line: torch warns of why a backend cannot be used before it gives up, and of the backends that
+    were switched off so that this one is used."""
     lines = [str(w.message).split(" (Triggered")[0].strip() for w in told]
-    telling = [line for line in lines if "because" not in line and "not been runtime disabled" not in line]
-    text = next(iter(telling or lines), "") or str(error).splitlines()[0]
-    return text.rstrip(".:")[:160]
+    telling = [line for line in lines if "because:" not in line and "runtime disabled" not in line]
+    text = telling[0] if telling else str(error).splitlines()[0]
+    return text.rstrip(".: ")[:160]
 
 
 @contextlib.contextmanager

@@ -47,6 +47,7 @@ def test_requested_bytes_equal_the_counters(counted: list[tuple[Counted, dict[st
         measured = SECTOR * sum(int(m[LOADS]) + int(m[STORES]) for m in metrics.values())
         predicted = run.kernel.plan(run.problem, run.tiling).requested.requested_bytes
         print(f"{run.kernel.name} {run.problem} {run.tiling}: predicted {predicted}, measured {measured}")
+        assert run.kernel.plan(run.problem, run.tiling).whole_sectors
         if measured != predicted:
             different.append((run.kernel.name, run.problem, run.tiling, predicted, measured))
     assert not different, different
@@ -57,7 +58,9 @@ def test_occupancy_limits_equal_the_profiler(counted: list[tuple[Counted, dict[s
     from fmha.occupancy import occupancy
 
     gpu_here = GpuDevice(0).gpu
-    names = {"registers": "registers", "shared memory": "shared_mem", "threads": "warps", "blocks": "blocks"}
+    # The profiler's limit by shared memory follows the split of L1 and shared memory that the driver chose, not the
+    # largest one; `test_the_driver_agrees_on_occupancy` covers it.
+    names = {"registers": "registers", "threads": "warps", "blocks": "blocks"}
     for run, metrics in counted:
         for launch in run.kernel.plan(run.problem, run.tiling, gpu_here).launches:
             read = metrics[launch.function]
