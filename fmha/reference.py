@@ -47,6 +47,28 @@ def scores(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
     return np.where(keep(problem)[:, None], S, -np.inf)
 
 
+def output_rows(problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike, b: int, h: int, rows: ArrayLike) -> Array:
+    """O [len(rows), d] in float64 for some query rows of one head, where the whole of S would be too large.
+
+    Args:
+        Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d]. rows: numbers of query rows.
+
+    Raises:
+        LimitError: their scores would not fit in `fmha.problem.MAX_WORKING_BYTES`.
+    """
+    chosen = np.asarray(rows, np.int64)
+    check_memory(5 * 8 * len(chosen) * problem.Nk, f"{len(chosen)} rows of S with {problem.Nk} keys")
+    group = h // problem.group
+    q, k, v = np.asarray(Q)[b, h][chosen], np.asarray(K)[b, group], np.asarray(V)[b, group]
+    low, high = (bound[chosen] for bound in row_bounds(problem, b))
+    keys = np.arange(problem.Nk)
+    S = problem.scale * (q.astype(np.float64) @ k.astype(np.float64).T)
+    S = np.where((keys >= low[:, None]) & (keys < high[:, None]), S, -np.inf)
+    P, _ = _softmax(S)
+    O: Array = P @ v.astype(np.float64)
+    return O
+
+
 def weights(problem: Problem, Q: ArrayLike, K: ArrayLike) -> Array:
     """P = softmax S, row by row: [B, H, Nq, Nk]; a row that sees no key is all zero."""
     with np.errstate(over="ignore", invalid="ignore"):
