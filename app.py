@@ -27,6 +27,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
     "Lab": [
         ("lab/tiles_in_motion.py", "Tiles in motion"),
         ("lab/hbm_traffic.py", "HBM traffic"),
+        ("lab/kernel_lab.py", "Kernel lab"),
     ],
 }
 

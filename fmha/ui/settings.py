@@ -19,6 +19,7 @@ KNOWN = frozenset(
     {"N", "d", "Br", "Bc", "H", "B", "dtype", "causal", "order", "rows"}
     | {"input", "layer", "head", "batch", "seed", "gpu", "sms", "row", "col", "step", "race"}
     | {"event", "sm", "tile"}
+    | {"kernel", "Hk", "Nk", "cross", "show", "device"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice
