@@ -146,7 +146,7 @@ def bandwidth(entry: Entry, gpu: Gpu) -> str | None:
 def bytes_explained(entry: Entry, problem: Problem, gpu: Gpu) -> list[str]:
     """Why the levels differ, from the numbers at hand."""
     measured = requested_measured(entry)
-    lines = [_requested(entry.requested_bytes, measured, problem)]
+    lines = [_requested(entry, measured, problem)]
     asked = entry.requested_bytes if measured is None else measured
     if (l2 := entry.counter(L2)) is not None and asked:
         if l2 < asked:
@@ -169,22 +169,34 @@ def bytes_explained(entry: Entry, problem: Problem, gpu: Gpu) -> list[str]:
     return lines
 
 
-def _requested(predicted: int, measured: int | None, problem: Problem) -> str:
+def _requested(entry: Entry, measured: int | None, problem: Problem) -> str:
+    predicted, parts = entry.requested_bytes, _parts_of_sectors(entry, problem)
+    counted = f"{parts}: the hardware counts whole {SECTOR}-byte sectors, also where only a part of one is asked for."
     if measured is None:
-        return "No hardware counters were read for this run, so only the predicted bytes are known."
+        text = "No hardware counters were read for this run, so only the predicted bytes are known."
+        return f"{text} Measured ones will be more. {counted}" if parts else text
     if measured == predicted:
         return f"**Requested: predicted and measured are equal to the byte** ({predicted:,} bytes)."
     factor = f"measured is {measured / max(predicted, 1):.4g} times predicted"
+    if parts:
+        return f"**Requested: {factor}.** {counted}"
+    return (
+        f"**Requested: {factor},** which whole sectors do not explain, as every warp asks for whole ones: the "
+        "prediction misses something here."
+    )
+
+
+def _parts_of_sectors(entry: Entry, problem: Problem) -> str | None:
+    """Why warps ask for parts of sectors; None when they ask for whole ones, or when the kernel is not known."""
     row = problem.d * problem.itemsize
     if row % SECTOR:
-        return (
-            f"**Requested: {factor}.** A row of d = {problem.d} is {row} bytes, not a multiple of {SECTOR}: the "
-            f"hardware counts whole {SECTOR}-byte sectors, also where a row fills only a part of one."
-        )
-    return (
-        f"**Requested: {factor},** which whole sectors do not explain, as rows fill theirs: the closed form misses "
-        "something here."
-    )
+        return f"A row of d = {problem.d} is {row} bytes, not a multiple of {SECTOR}"
+    if entry.tiling and entry.tiling[0] * entry.tiling[1] * problem.itemsize % SECTOR:
+        threads = entry.tiling[0] * entry.tiling[1]
+        return f"A block of {threads} threads loads {threads * problem.itemsize} bytes at a time"
+    if problem.lens_k or problem.left_pad:
+        return "With padding the kernel also reads the lengths"
+    return None
 
 
 def _dram(entry: Entry, problem: Problem, gpu: Gpu, dram: float) -> str:
