@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from fmha.ui.page import plain
 from fmha.units import format_bytes, format_count, format_ratio, format_time_us
 
 NAIVE, FLASH = "01", "02"
+# Markdown turns bare addresses into links, escaped or not; an invisible word joiner after these keeps them text.
+_NO_LINK = re.compile(r"www(?=\.)|https?(?=:)|[\w.+-](?=@)", re.IGNORECASE)
 
 
 def said(text: object, longest: int = 160) -> str:
     """A text from a file or from a device, as Markdown that shows it letter by letter: short, on one line, no link."""
-    return plain(one_line(text, longest)).replace(".", "\\.").replace("@", "\\@")
+    return plain(_NO_LINK.sub("\\g<0>\u2060", one_line(text, longest)))
 
 
 def one_line(text: object, longest: int = 160) -> str:

@@ -239,7 +239,7 @@ def upload(at: AppTest, name: str, data: bytes) -> AppTest:
 def test_a_run_that_was_saved_opens_again(shipped: Any) -> None:
     shipped(recording(median_us=9000.0))
     at = upload(opened(**SMALL), "mine.json", recording().to_json().encode())
-    assert "**Opened from mine\\.json** on NVIDIA H200" in text_of(at)
+    assert "**Opened from mine.json** on NVIDIA H200" in text_of(at)
     assert at.header[0].value.startswith("02 fmha101 takes 1.20 ms"), "it stands in for the shipped ones"
     button(at, "Close").click()
     assert run(at).header[0].value.startswith("02 fmha101 takes 9.00 ms")
