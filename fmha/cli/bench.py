@@ -14,10 +14,11 @@ from typing import Any
 from fmha import FmhaError, Problem, Tiling
 from fmha.cli.options import Parser, add_problem, problem_from, whole
 from fmha.errors import GpuError
-from fmha.inputs import INPUTS
+from fmha.hardware import DEFAULT_GPU, GPUS
+from fmha.inputs import INPUTS, load
 from fmha.kernels import KERNELS, kernel
 from fmha.measurement import Entry, Recording, Run, peak_tflops, tflops
-from fmha.problem import Causal
+from fmha.problem import Causal, check_whole
 from fmha.units import format_bytes, format_time_us
 
 _WHAT = "Run kernels on this machine's GPU: check them against float64, time them beside their peers, record it all."
@@ -36,6 +37,7 @@ SWEEP_DIMS = (64, 128)
 SWEEP_TILES = ((32, 32), (16, 64), (64, 16), (16, 16))
 _ALL_TILES_UP_TO = 4096  # longer sequences are recorded with the first tiles only
 _SWEEP_HEADS = 16
+_ANY_GPU = GPUS[DEFAULT_GPU]  # limits that are refused before a GPU is looked for: those of the largest
 _COUNTER_SECONDS = 60.0  # for each run that is counted
 
 
@@ -74,6 +76,10 @@ def run(options: argparse.Namespace) -> None:
     from fmha.gpu.diagnosis import diagnose
     from fmha.gpu.service import GpuService
 
+    check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
+    check_whole("repeats", options.repeats, 1, 10_000, FmhaError)
+    if options.out and not Path(options.out).resolve().parent.is_dir():
+        raise FmhaError(f"{Path(options.out).resolve().parent} does not exist: make it, or choose another --out.")
     payloads = list(sweep(options) if options.sweep else [single(options)])
     found = diagnose()
     if not found.ready:
@@ -104,9 +110,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def single(options: argparse.Namespace) -> dict[str, Any]:
-    """The request of one problem; limits that no GPU matters for are refused here."""
+    """The request of one problem; what no GPU can run is refused here."""
     problem, tiling = problem_from(options, N=4096), Tiling(options.Br, options.Bc)
     chosen = kernel(options.kernel)
+    chosen.plan(problem, tiling, _ANY_GPU)
+    if options.input not in INPUTS:
+        load(options.input, problem)
     others = [(k.number, tiling) for k in KERNELS.values() if k.number == "01" != chosen.number]
     return _payload(options, problem, [(chosen.number, tiling), *others])
 
