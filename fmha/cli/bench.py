@@ -63,7 +63,7 @@ def add_to(commands: Any) -> None:
         "--sweep",
         action="store_true",
         help="the problems of the recordings that come with the app: N = 512 to 16384, d = 64 and 128, several tiles, "
-        "causal and not",
+        "causal and not; --N, --d and --causal narrow it",
     )
     group = parser.add_argument_group("the recording")
     group.add_argument("--out", metavar="FILE", help="where to write it (default: a name made of GPU and date)")
@@ -86,16 +86,29 @@ def run(options: argparse.Namespace) -> None:
         raise GpuError(" ".join(f"{finding.what} {finding.remedy}" for finding in found.findings))
     if not 0 <= options.device < len(found.gpus):
         raise GpuError(f"device={options.device} is not there: this machine shows {len(found.gpus)} GPU(s), from 0.")
-    recordings = []
+    recordings: list[Recording] = []
     with GpuService(options.device) as service:
         for index, payload in enumerate(payloads):
             title = f"[{index + 1}/{len(payloads)}] {_title(payload)}"
-            answer = _wait(service, "bench", payload, options.timeout, title)
-            recordings.append(answer["recording"])
-            _say("\n".join([title, *table(answer["recording"])]))
+            try:
+                recordings.append(_wait(service, "bench", payload, options.timeout, title)["recording"])
+            except FmhaError as error:
+                if len(payloads) == 1:
+                    raise
+                _say(f"{title}\n  left out: {error}")
+                continue
+            except KeyboardInterrupt:
+                _say("interrupted: what was measured so far is recorded")
+                break
+            _say("\n".join([title, *table(recordings[-1])]))
+    if not recordings:
+        raise GpuError("nothing was measured, so there is nothing to record.")
     recording = joined(recordings)
     if options.counters:
-        recording = counted(recording, options.device, options.timeout)
+        try:
+            recording = counted(recording, options.device, options.timeout)
+        except GpuError as error:
+            _say(f"recorded without hardware counters: {error}")
     text = recording.to_json()
     if options.json:
         print(text, end="")
@@ -121,11 +134,13 @@ def single(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def sweep(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The requests of the sweep, one a problem."""
+    """The requests of the sweep, one a problem; N, d and the mask can be narrowed by their options."""
     masks: tuple[Causal | None, ...] = (None, "bottom-right")
-    for d in SWEEP_DIMS:
+    if options.causal is not None:
+        masks = (None,) if options.causal == "none" else ("bottom-right",)
+    for d in SWEEP_DIMS if options.d is None else (options.d,):
         for causal in masks:
-            for N in SWEEP_LENGTHS:
+            for N in SWEEP_LENGTHS if options.N is None else (options.N,):
                 problem = Problem(B=1, H=_SWEEP_HEADS, N=N, d=d, causal=causal)
                 tiles = [Tiling(*t) for t in (SWEEP_TILES if N <= _ALL_TILES_UP_TO else SWEEP_TILES[:1])]
                 yield _payload(options, problem, [*(("02", tiling) for tiling in tiles), ("01", tiles[0])])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fmha
-from fmha.check import BUDGET, Check, HeadRows, check, choose_rows, error_map
+from fmha.check import Check, HeadRows, check, choose_rows, error_map
 from fmha.errors import FmhaError
 from fmha.gpu.device import GpuDevice, torch_on_gpu
 from fmha.gpu.launch import Buffers, Loaded
@@ -26,6 +26,7 @@ from fmha.measurement import Build, Entry, ErrorMap, Recording, Run, implausible
 from fmha.problem import Problem, Tiling
 
 Report = Callable[[str, float | None], None]
+_BUDGET = 1 << 24  # scores of a kernel that are compared in float64: about a second
 _PEER_BUDGET = 1 << 22  # scores of a peer that are compared: they are not what is under test
 _MAP_ROWS = 512
 NAIVE = "01"
@@ -134,7 +135,7 @@ def _kernel(
     device.synchronize()
     O, _ = buffers.output()
     report(f"checking {what} against float64", None)
-    found = check(problem, *arrays, O, rows=choose_rows(problem, BUDGET // 2, request.seed))
+    found = check(problem, *arrays, O, rows=choose_rows(problem, _BUDGET, request.seed))
     b, h = request.show
     entry = _entry(chosen, tiling, problem, plan=plan, build=loaded.build, check=found)
     if mapped:

@@ -67,7 +67,8 @@ def test_c04_no_gpu_is_said_and_what_to_do(capsys: pytest.CaptureFixture[str], m
 
 
 def test_the_sweep_covers_what_the_app_ships() -> None:
-    parsed = type("Options", (), {"input": "random", "seed": 0, "no_peers": False, "repeats": 20})
+    given = {"input": "random", "seed": 0, "no_peers": False, "repeats": 20, "N": None, "d": None, "causal": None}
+    parsed = type("Options", (), given)
     payloads = list(bench.sweep(parsed))  # type: ignore[arg-type]
     problems = {(p["problem"].Nq, p["problem"].d, p["problem"].causal) for p in payloads}
     assert problems == {
@@ -76,6 +77,8 @@ def test_the_sweep_covers_what_the_app_ships() -> None:
     for payload in payloads:
         for name, tiling in payload["candidates"]:
             KERNELS[name].plan(payload["problem"], tiling)
+    narrow = type("Options", (), given | {"N": 300, "d": 32, "causal": "none"})
+    assert [p["problem"] for p in bench.sweep(narrow)] == [Problem(N=300, H=16, d=32)]  # type: ignore[arg-type]
     assert len({tiling for p in payloads for _, tiling in p["candidates"]}) == len(bench.SWEEP_TILES)
 
 
