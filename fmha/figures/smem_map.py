@@ -26,9 +26,9 @@ def used_bytes(launch: Launch) -> int:
     return launch.smem_bytes + launch.static_smem_bytes
 
 
-def smem_map(launches: Sequence[Launch], gpu: Gpu, title: str = "Shared memory of a block") -> go.Figure:
+def smem_map(launches: Sequence[Launch], gpu: Gpu) -> go.Figure:
     """A bar a launched function, a piece an array; lines at the 48 KiB without opt-in and at the GPU's limit."""
-    fig = Sketch(title, 118 + 62 * len(launches))
+    fig = Sketch("", 112 + 62 * len(launches))
     most = max(used_bytes(launch) for launch in launches)
     default, optin = gpu.smem_per_block_default, gpu.smem_per_block_optin
     end = max(default, most) if most <= default else max(optin, most)
@@ -56,14 +56,15 @@ def smem_map(launches: Sequence[Launch], gpu: Gpu, title: str = "Shared memory o
             x=used_bytes(launch) / KIB, y=launch.function, text=f" {format_bytes(used_bytes(launch))}",
             showarrow=False, xanchor="left",
         )  # fmt: skip
-    for limit, words, anchor in ((default, "without opt-in", "right"), (optin, "limit of a block", "right")):
+    for limit, words, row in ((default, "without opt-in", 0), (optin, "limit of a block", 1)):
         if limit <= end:
             fig.add_vline(limit / KIB, {"color": theme.color("warn"), "width": 2, "dash": "dash"})
             fig.add_annotation(
-                x=limit / KIB, y=1, yref="y domain", yanchor="bottom", xanchor=anchor, showarrow=False,
+                x=limit / KIB, y=1, yref="y domain", yanchor="bottom", yshift=20 * row,
+                xanchor="left" if limit < 0.4 * end else "right", showarrow=False,
                 text=f"{limit // KIB} KiB: {words}",
             )  # fmt: skip
-    fig.update(barmode="overlay", bargap=0.35, margin={"t": 76})
+    fig.update(barmode="overlay", bargap=0.35, margin={"t": 52})
     fig.yaxis(autorange="reversed", showticklabels=len(launches) > 1, showgrid=False)
     fig.xaxis(title="offset, KiB", range=[0, 1.14 * end / KIB], zeroline=False)
     return fig.figure()

@@ -73,6 +73,12 @@ def findings(diagnosis: Diagnosis) -> None:
         st.markdown("**No live runs on this machine:** recordings from a GPU are shown instead.\n" + "\n".join(lines))
 
 
+def notes(diagnosis: Diagnosis) -> None:
+    """What is worth knowing about a machine that can run kernels."""
+    for finding in diagnosis.findings:
+        st.markdown(f":small[{said(finding.what, 300)} {finding.remedy}]")
+
+
 def times_table(run: Run, bars: Sequence[Bar], gpu: Gpu) -> None:
     """Every time with its spread, what was not run and why, and the GPU before and after."""
     rows = []
@@ -238,6 +244,7 @@ __all__ = [
     "file_name",
     "findings",
     "is_right",
+    "notes",
     "provenance",
     "smem_table",
     "source",

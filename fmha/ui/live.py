@@ -6,7 +6,6 @@ Nothing here imports PyCUDA or torch: they are imported in the worker process, w
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ FRESH_S = 60.0  # how long a diagnosis holds
 DESCRIBE_LIMIT_S = 60.0
 RUN_LIMIT_S = 300.0
 COUNTERS_LIMIT_S = 620.0
+ABANDON_S = 180.0  # browsers let a tab in the background look only once a minute
 KEPT = 8  # results of one visitor
 REPEATS = 30
 
@@ -78,18 +78,39 @@ class Bench:
 
     service: GpuService
     description: Ticket | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def describe(self) -> Ticket:
-        """The request for the GPU's description; made anew where it has failed before."""
-        if self.description is None:
-            self.description = self.service.submit("describe", {}, timeout_s=DESCRIBE_LIMIT_S)
-        return self.description
+        """The request for the GPU's description, one for all visitors; made anew after `forget`."""
+        with self.lock:
+            if self.description is None:
+                self.description = self.service.submit("describe", {}, timeout_s=DESCRIBE_LIMIT_S)
+            return self.description
+
+    def forget(self) -> None:
+        """Drop the description, so that the next look asks for a new one."""
+        with self.lock:
+            self.description = None
 
 
-@functools.lru_cache(maxsize=64)
+_benches: dict[tuple[int, str], Bench] = {}  # one worker a GPU: a bench lives as long as the app
+_benches_lock = threading.Lock()
+
+
 def bench(device: int, ops: str) -> Bench:
     """The one bench of a GPU, shared by all visitors."""
-    return Bench(GpuService(device, ops=ops))
+    with _benches_lock:
+        if (device, ops) not in _benches:
+            _benches[device, ops] = Bench(GpuService(device, ops=ops, abandon_s=ABANDON_S))
+        return _benches[device, ops]
+
+
+def close_benches() -> None:
+    """End all workers."""
+    with _benches_lock:
+        for at in _benches.values():
+            at.service.close()
+        _benches.clear()
 
 
 @dataclass(frozen=True)
@@ -239,7 +260,7 @@ def described(device: int, ops: str) -> Described | str | None:
     ticket = at.describe()
     state = ticket.state
     if state == "cancelled":  # nobody waited for it
-        at.description = None
+        at.forget()
     if state not in ("done", "failed"):
         return None
     try:
@@ -251,4 +272,4 @@ def described(device: int, ops: str) -> Described | str | None:
 
 def ask_again(device: int, ops: str) -> None:
     """Forget a description, so that the next look asks for a new one."""
-    bench(device, ops).description = None
+    bench(device, ops).forget()

@@ -40,6 +40,8 @@ def live_box(asked: live.Asked, machine: Diagnosis | None, target: Target, wrong
             f"Run on {sentences.one_line(known.device.facts.name, 60)}", type="primary", width="stretch", key="run",
             disabled=wrong is not None, on_click=desk.run, args=(asked, live.OPS),
         )  # fmt: skip
+    if machine is not None:
+        cards.notes(machine)
     if desk.trouble is not None and desk.ticket is None:
         _trouble(desk.trouble)
 

@@ -129,6 +129,17 @@ def peers(problem: Problem, entry: Entry, bars: Sequence[Bar]) -> list[str]:
     return lines
 
 
+def how_timed(entry: Entry) -> str | None:
+    """Compiling and timing, apart from each other."""
+    if entry.time is None:
+        return None
+    text = f"**Timed** {entry.time.repeats} times after {entry.time.warmups} warm-ups"
+    if entry.build is None:
+        return text + "."
+    compiled = "the binary came from the cache" if entry.build.cached else f"{entry.build.seconds:.2g} s"
+    return f"{text}. Compiling is not in it: {compiled}."
+
+
 def bandwidth(entry: Entry, gpu: Gpu) -> str | None:
     """Requested bytes a second, beside what the memory chips deliver."""
     if entry.time is None or not entry.requested_bytes:
@@ -273,6 +284,7 @@ __all__ = [
     "differences",
     "flash_and_naive",
     "headline",
+    "how_timed",
     "launch_words",
     "occupancy_words",
     "one_line",

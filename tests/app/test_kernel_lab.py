@@ -59,12 +59,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch, machine: Any, shipped: Any) -> Iterator
     """A GPU whose worker is tests/app/lab_ops.py."""
     machine(READY)
     monkeypatch.setattr(live, "OPS", OPS)
-    live.bench.cache_clear()
-    at = live.bench(0, OPS)
-    at.describe().wait(20)
+    live.bench(0, OPS).describe().wait(20)
     yield
-    at.service.close()
-    live.bench.cache_clear()
+    live.close_benches()
 
 
 def opened(**url: str) -> AppTest:
@@ -355,15 +352,23 @@ def test_a_wrong_live_result_has_neither_speed_nor_picture(gpu: None) -> None:
     assert "TFLOP" not in text_of(at) and "**O of the kernel" not in text_of(at)
 
 
+def test_one_of_several_gpus_is_chosen(gpu: None, machine: Any) -> None:
+    note = Finding("The cache cannot be written.", "Kernels are compiled anew.", blocks=False)
+    machine(dataclasses.replace(READY, gpus=(*READY.gpus, GpuFound(1, "NVIDIA H200", "9.0")), findings=(note,)))
+    live.bench(1, OPS).describe().wait(20)
+    at = started(device="1")
+    desk = live.desk_in(at.session_state)
+    assert desk.asked is not None and desk.asked.device == 1
+    assert "The cache cannot be written" in text_of(finished(at)) and "**Your run**" in text_of(at)
+
+
 def test_a_gpu_that_cannot_be_described_says_why(machine: Any, shipped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(READY)
     monkeypatch.setattr(live, "OPS", "tests.app.no_such_ops")
-    live.bench.cache_clear()
     live.bench(0, live.OPS).describe().wait(20)
     at = opened()
     assert len(at.error) == 1 and button(at, "Try again") is not None and button(at, "Run on") is None
-    live.bench(0, live.OPS).service.close()
-    live.bench.cache_clear()
+    live.close_benches()
 
 
 def test_while_the_machine_is_looked_at_the_page_does_not_wait(monkeypatch: pytest.MonkeyPatch, shipped: Any) -> None:

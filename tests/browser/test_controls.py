@@ -7,7 +7,7 @@ from playwright.sync_api import Locator
 from tests.browser.conftest import Opener
 from tests.browser.support import Visit
 
-OTHERS = ["HBM traffic", "Attention", "The memory wall", "Online softmax", "Worked example"]
+OTHERS = ["HBM traffic", "Kernel lab", "Attention", "The memory wall", "Online softmax", "Worked example"]
 
 
 def slider(visit: Visit, name: str) -> Locator:
