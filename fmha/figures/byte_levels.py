@@ -69,10 +69,10 @@ def levels(entry: Entry, problem: Problem) -> list[Level]:
     ]  # fmt: skip
 
 
-def byte_levels(rows: Sequence[Level], title: str = "Bytes at each level") -> go.Figure:
+def byte_levels(rows: Sequence[Level]) -> go.Figure:
     """A bar a level on a logarithmic axis; predicted ones are hatched, missing ones say so."""
     known = [level.nbytes for level in rows if level.nbytes]
-    fig = Sketch(title, 96 + 36 * len(rows))
+    fig = Sketch("", 76 + 36 * len(rows))
     low = math.log10(min(known, default=1.0)) - 0.5
     high = math.log10(max(known, default=10.0))
     for level in rows:
@@ -105,5 +105,5 @@ def byte_levels(rows: Sequence[Level], title: str = "Bytes at each level") -> go
         tickvals=ticks, ticktext=[byte_tick(t) for t in ticks],
     )  # fmt: skip
     fig.yaxis(categoryorder="array", categoryarray=[level.name for level in rows][::-1], showgrid=False)
-    fig.update(bargap=0.3, margin={"t": 48})
+    fig.update(bargap=0.3, margin={"t": 16})
     return fig.figure()

@@ -65,5 +65,5 @@ def error_cells(error: ErrorMap, d: int, right: bool = True, height: int = 420) 
     plain: dict[str, Any] = {"showgrid": False, "zeroline": False}
     fig.xaxis(title="column of O", range=[-0.5, d - 0.5], **plain)
     fig.yaxis(title="query row", range=[last - 0.5, first - 0.5], **plain)
-    fig.update(margin={"t": 36})
+    fig.update(margin={"t": 36 if broken else 12})
     return fig.figure()

@@ -116,7 +116,7 @@ def kernel_times(run: Run, bars: Sequence[Bar], chosen: Entry, gpu: Gpu) -> go.F
     fig.yaxis(categoryorder="array", categoryarray=names[::-1], showgrid=False)
     ticks = [10.0**e for e in range(math.floor(low), math.ceil(high) + 1)]
     fig.xaxis(
-        type="log", title="time, logarithmic", range=[low, high + 0.4 * (high - low) + 0.2],
+        type="log", title="time, logarithmic", range=[low, high + 0.55 * (high - low) + 0.2],
         tickvals=ticks, ticktext=[format_time_us(t).replace(".00", "").replace(".0", "") for t in ticks],
     )  # fmt: skip
     return fig.figure()

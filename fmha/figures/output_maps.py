@@ -71,7 +71,7 @@ def output_map(values: NDArray[Any], shown: Outputs, height: int = 420) -> go.Fi
     plain: dict[str, Any] = {"showgrid": False, "zeroline": False}
     fig.xaxis(title="column of O", **plain)
     fig.yaxis(title="query row", autorange="reversed", **plain)
-    fig.update(margin={"t": 36})
+    fig.update(margin={"t": 12})
     return fig.figure()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import streamlit as st
@@ -16,7 +17,7 @@ from fmha.figures.smem_map import smem_map, used_bytes
 from fmha.hardware import Gpu
 from fmha.inputs import INPUTS
 from fmha.kernels import KERNELS, Kernel, Plan, kernel, previous
-from fmha.measurement import Entry, Found, Recording, nearest, shipped
+from fmha.measurement import Entry, Found, FunctionUse, Recording, nearest, shipped
 from fmha.occupancy import occupancy
 from fmha.traffic import closed_form
 from fmha.ui import cards, charts, controls, live, sentences
@@ -221,14 +222,21 @@ def memory_map(asked: live.Asked, plan: Plan, gpu: Gpu, found: Found | None, ref
         )
 
 
-def built_alike(asked: live.Asked, gpu: Gpu, found: Found | None) -> tuple[Any, ...]:
-    """What the compiler said of the shown result's functions, where it was compiled for this launch."""
+def built_alike(asked: live.Asked, gpu: Gpu, found: Found | None) -> tuple[FunctionUse, ...]:
+    """What the compiler said of the shown result's functions, where they are the ones of this launch.
+
+    d and N are arguments, so registers hold for all of them; blocks an SM only for the same shared memory.
+    """
     if found is None or found.entry.build is None or found.entry.stale:
         return ()
-    entry, compute = found.entry, found.recording.device.gpu.compute
-    there = (entry.name, entry.tiling or (asked.tiling.Br, asked.tiling.Bc), found.run.problem.d, compute)
-    here = (asked.kernel, (asked.tiling.Br, asked.tiling.Bc), asked.problem.d, gpu.compute)
-    return found.entry.build.functions if there == here else ()
+    entry, there, here = found.entry, found.run.problem, asked.problem
+    tiles = (asked.tiling.Br, asked.tiling.Bc)
+    compiled = (entry.name, entry.tiling or tiles, found.recording.device.gpu.compute)
+    if compiled != (asked.kernel, tiles, gpu.compute):
+        return ()
+    if (there.d, there.Nk) == (here.d, here.Nk):
+        return found.entry.build.functions
+    return tuple(dataclasses.replace(use, blocks_per_sm=None) for use in found.entry.build.functions)
 
 
 def code(chosen: Kernel, found: Found | None) -> None:
