@@ -212,6 +212,20 @@ def test_a_wrong_recording_is_loud_and_has_no_speed(shipped: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("d", "Br", "registers", "blocks"),
+    [(16, 32, "40", "2"), (32, 32, "40", "unknown"), (16, 16, "unknown", "unknown")],
+)
+def test_registers_hold_for_the_same_tiles_and_the_drivers_blocks_for_the_same_launch(
+    d: int, Br: int, registers: str, blocks: str, shipped: Any
+) -> None:
+    shipped(recording())
+    at = opened(**(SMALL | {"d": str(d), "Br": str(Br)}))
+    launches = next(f.value for f in at.dataframe if "limited by" in f.value)
+    assert list(launches["registers a thread"]) == [registers]
+    assert list(launches["blocks an SM, by the driver"]) == [blocks]
+
+
+@pytest.mark.parametrize(
     ("N", "d", "sectors", "said"),
     [(128, 16, 0, "equal to the byte"), (33, 33, 9, "32-byte"), (128, 16, 9, "misses something")],
 )
