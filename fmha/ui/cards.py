@@ -149,11 +149,15 @@ def bytes_table(rows: Sequence[Level], entry: Entry) -> None:
         st.dataframe(
             [
                 {"function": one_line(function, 40)}
-                | {name: f"{metrics[m]:,.6g}" if m in metrics else "not read" for m, name in names.items()}
+                | {name: _count(metrics[m]) if m in metrics else "not read" for m, name in names.items()}
                 for function, metrics in entry.counters.items()
             ],
             hide_index=True,
         )
+
+
+def _count(value: float) -> str:
+    return f"{value:,.1f}" if value < 1000 and value != int(value) else f"{value:,.0f}"
 
 
 def smem_table(launches: Sequence[Launch]) -> None:

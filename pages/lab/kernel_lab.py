@@ -266,8 +266,8 @@ def tasks(asked: live.Asked, gpu: Gpu) -> None:
     plain_fits = [d for d in fits if smem(p, d, gpu) <= gpu.smem_per_block_default]
     refused = flash.complaint(p.replace(d=64), Tiling(64, 64), gpu)
     lines = [
-        f"Kernel 02 with Br = {Br} requests {format_bytes(now)} here, with Br = {max(1, Br // 2)} "
-        f"{format_bytes(half)}. Does the time grow as the bytes do? What else changes with Br?",
+        f"Kernel 02 requests {format_bytes(now)} here with Br = {Br}, and {format_bytes(half)} with Br = "
+        f"{max(1, Br // 2)}. Does the time grow as the bytes do? What else changes with Br?",
         f"Kernel 01 requests {format_bytes(naive)} for the same problem, {format_ratio(naive / now)} kernel 02's. "
         "Which of the two is faster, and which DRAM bytes did each cause? Requested bytes do not decide alone.",
         f"Set Br = Bc = 32 and raise d: up to d = {max(plain_fits, default=0)} the launch stays within the 48 KiB "
