@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from fmha.hardware import GPUS, DriverFacts, from_driver
 from fmha.kernels import KERNELS
 from fmha.measurement import (
     MAX_FILE_BYTES,
+    SHIPPED,
     Build,
     Device,
     Entry,
@@ -192,12 +192,33 @@ def test_a_gpu_from_the_driver_is_found_in_the_table() -> None:
     assert strange.hbm_gbps == pytest.approx(2 * 3_201_000 * 6016 / 8 / 1e6) and strange.fp16_tflops == 0
 
 
-def test_what_is_shipped_can_be_read_and_is_right() -> None:
-    files = shipped()
-    for file in files:
+LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+
+
+def test_what_is_shipped_is_whole_and_right() -> None:
+    """Every recorded kernel is the one in cuda_src/, was right, took a possible time, and asked for exactly the bytes
+    that its plan says: 32 x the sectors that the hardware counted."""
+    covered = set()
+    for file in shipped():
+        assert file.device.facts.name == "NVIDIA H200"
         for one in file.runs:
-            for e in one.entries:
-                if e.is_kernel:
-                    assert e.check is not None and e.check.ok and e.time is not None and e.time.repeats >= 20
-                    assert implausible(one.problem, e.dtype, file.device.gpu, e.time.median_us) is None
-    assert all(path.stat().st_size <= MAX_FILE_BYTES for path in Path("fmha/recorded").rglob("*.json"))
+            p = one.problem
+            for e in (e for e in one.entries if e.is_kernel):
+                assert not e.stale, "a kernel changed: record it again (python -m fmha bench --sweep --counters)"
+                assert e.check is not None and e.check.ok and e.time is not None and e.time.repeats >= 20
+                assert implausible(p, e.dtype, file.device.gpu, e.time.median_us) is None
+                plan = KERNELS[e.name].plan(p, Tiling(*(e.tiling or (1, 1))), file.device.gpu)
+                assert plan.whole_sectors and e.requested == plan.requested.by_tensor
+                assert 32 * (e.counter(LOADS) + e.counter(STORES)) == e.requested_bytes  # type: ignore[operator]
+                covered.add((e.name, p.Nq, p.d, p.causal, e.tiling))
+            assert {e.dtype for e in one.entries if e.time and not e.is_kernel} == {"fp32", "fp16", "bf16"}
+    for N in (512, 1024, 2048, 4096, 8192, 16384):
+        for d in (64, 128):
+            for causal in (None, "bottom-right"):
+                assert ("01", N, d, causal, None) in covered and ("02", N, d, causal, (32, 32)) in covered
+    assert len({tiling for name, *_, tiling in covered if name == "02"}) >= 4
+
+
+def test_the_files_can_be_opened_in_the_app() -> None:
+    files = list(SHIPPED.glob("*.json"))
+    assert files and all(path.stat().st_size <= MAX_FILE_BYTES for path in files)
