@@ -1,0 +1,78 @@
+"""Where naive attention (01_naive.cu) touches shared memory, access by access. Widths are as compiled for sm_90."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmha.bank_sites import FLOAT, Notes, float_addresses, lanes_of
+from fmha.banks import WARP
+from fmha.kernels import Launch
+from fmha.problem import Problem, Tiling
+from fmha.units import ceil_div
+
+TILE, CHUNK, SIDE, ROW_THREADS = 64, 32, 16, 256
+PADDED = CHUNK + 1  # floats from one row of a tile to the next
+_IN_REGISTER = "once for four multiply-adds: it stays in a register"
+
+
+def naive_sites(notes: Notes, problem: Problem, tiling: Tiling, launch: Launch, pad: int, write_lse: bool) -> None:
+    """Writes down all accesses of one of the three functions of kernel 01; `pad` and `write_lse` change nothing."""
+    notes.back(0)
+    if launch.function == "naive_softmax":
+        _softmax_sites(notes, launch)
+        return
+    pitch = int(launch.arguments[-1 if launch.function == "naive_output" else -3])
+    depth = problem.d if launch.function == "naive_scores" else pitch
+    chunks = launch.grid * ceil_div(depth, CHUNK)
+    second = FLOAT * TILE * PADDED  # where the second tile begins
+    e = lanes_of(TILE * CHUNK, SIDE * SIDE)
+    copied = FLOAT * (e // CHUNK * PADDED + e % CHUNK)
+    tid = lanes_of(SIDE * SIDE, SIDE * SIDE)[0]
+    strip = SIDE * np.arange(TILE // SIDE, dtype=np.int64)[:, None, None]  # the thread's four rows, four columns
+    x, y = tid % SIDE + strip, tid // SIDE + strip
+    fill, inner = "8 for each 32 columns", "4 a column"
+    notes.at("tile[r][c] = ")
+    if launch.function == "naive_scores":
+        notes.add("tile[r][c]", copied, chunks, store=True, often=fill)
+        notes.add("tile[r][c]", copied + second, chunks, store=True, often=fill)
+        notes.at("Qi[y + r * SIDE][k]")
+        for text, at in (("Qi[y + r * SIDE][k]", y * PADDED), ("Kj[x + c * SIDE][k]", x * PADDED + second // FLOAT)):
+            notes.add(text, FLOAT * at, chunks * CHUNK, often=inner, compiled=_IN_REGISTER)
+    else:
+        notes.add("tile[r][c]", copied, chunks, store=True, often=fill)
+        notes.at("Vj[r][c] = ")
+        notes.add("Vj[r][c]", second + FLOAT * e, chunks, store=True, often=fill)
+        notes.at("Pij[y + r * SIDE][k]")
+        for text, at in (("Pij[y + r * SIDE][k]", y * PADDED), ("Vj[k][x + c * SIDE]", x + second // FLOAT)):
+            notes.add(text, FLOAT * at, chunks * CHUNK, often=inner, compiled=_IN_REGISTER)
+
+
+def _softmax_sites(notes: Notes, launch: Launch) -> None:
+    pitch, held = (int(value) for value in launch.arguments[-2:])
+    warps = ROW_THREADS // WARP
+    tid = lanes_of(ROW_THREADS, ROW_THREADS)[0]
+    notes.at("warps[threadIdx.x / 32] = value")
+    leads = tid % WARP == 0
+    for base in (0, FLOAT * warps):  # of the largest, of the sum
+        notes.add(
+            "warps[threadIdx.x / 32]",
+            float_addresses(base, tid // WARP, leads),
+            launch.grid,
+            store=True,
+            often="1 a warp",
+        )
+    notes.at("warps[w]")
+    for base in range(0, 2 * FLOAT * warps, 4 * FLOAT):
+        addresses = np.full_like(tid, base)
+        notes.add("warps[w]", addresses, launch.grid, often="8 a thread", width=4 * FLOAT, compiled="4 numbers at once")
+    j = lanes_of(min(pitch, held), ROW_THREADS)
+    row = float_addresses(2 * FLOAT * warps, j, j >= 0)
+    often = "Nk / 256 a thread"
+    for snippet, store in (
+        ("row_smem[j] = s", True),
+        ("expf((j < held ? row_smem[j]", False),
+        ("row_smem[j] = e", True),
+        ("P_row[j] = (j < held ? row_smem[j]", False),
+    ):
+        notes.at(snippet)
+        notes.add("row_smem[j]", row, launch.grid, store=store, often=often)
