@@ -1,128 +1,13 @@
-"""Real GPUs: sizes, speeds and limits, each with the document it was read from.
-
-Sizes are bytes, bandwidths GB/s and peaks TFLOP/s, both decimal (10^9, 10^12), as vendors print them. Two
-values are derived, and pages must say so: the shared-memory bandwidth (bytes a clock and SM x SMs x boost
-clock) and the device memory in bytes. Datasheets print device memory in "GB" and mean 2^30: an H200 sold as
-141 GB reports 143,771 MiB. So `hbm_bytes` is the printed number x 2^30; the driver keeps back a few percent
-of it.
-
-Limits by compute capability are from the table "Technical Specifications per Compute Capability" of the
-CUDA C++ Programming Guide; a block gets 48 KiB of shared memory unless it opts in.
-"""
+"""Real GPUs, each with the documents that its figures were read from, and the GPU that a driver describes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-KIB = 1024
-MIB = 1024**2
-GIB = 1024**3
+from fmha.gpu_model import GIB, KIB, LIMITS, MIB, Gpu, SmLimits
 
-
-@dataclass(frozen=True, slots=True)
-class SmLimits:
-    """What one SM of a compute capability offers (CUDA C++ Programming Guide)."""
-
-    smem_per_sm: int  # bytes
-    smem_per_block_optin: int  # bytes, with the opt-in attribute
-    threads_per_sm: int
-    blocks_per_sm: int
-    smem_bytes_per_clock: int  # bytes an SM can read from shared memory in one clock
-    registers_per_sm: int = 65536  # 32-bit registers
-    registers_per_thread: int = 255
-
-
-LIMITS: dict[str, SmLimits] = {
-    "7.0": SmLimits(96 * KIB, 96 * KIB, 2048, 32, 128),
-    "7.5": SmLimits(64 * KIB, 64 * KIB, 1024, 16, 64),
-    "8.0": SmLimits(164 * KIB, 163 * KIB, 2048, 32, 128),
-    "8.6": SmLimits(100 * KIB, 99 * KIB, 1536, 16, 128),
-    "8.9": SmLimits(100 * KIB, 99 * KIB, 1536, 24, 128),
-    "9.0": SmLimits(228 * KIB, 227 * KIB, 2048, 32, 128),
-    "10.0": SmLimits(228 * KIB, 227 * KIB, 2048, 32, 128),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """One GPU model. `fp16_tflops` is the dense tensor-core peak for fp16 (and bf16 where the GPU has it),
-    with fp32 accumulation; `fp32_tflops` is the peak without tensor cores."""
-
-    key: str
-    name: str
-    compute: str  # compute capability
-    memory: str  # kind of device memory
-    sms: int
-    boost_ghz: float
-    l2_bytes: int
-    hbm_gb: int  # as printed on the datasheet
-    hbm_gbps: float
-    fp32_tflops: float
-    fp16_tflops: float
-    bf16: bool
-    source: str
-    note: str = ""
-    smem_per_block_default: int = 48 * KIB
-    threads_per_block: int = 1024
-    sm: SmLimits | None = None  # as the driver reports it; None: what the compute capability offers
-
-    @property
-    def limits(self) -> SmLimits:
-        """What one SM offers."""
-        return self.sm or LIMITS[self.compute]
-
-    @property
-    def smem_per_sm(self) -> int:
-        """Shared memory of one SM, bytes."""
-        return self.limits.smem_per_sm
-
-    @property
-    def smem_per_block_optin(self) -> int:
-        """Largest shared memory of one block after the opt-in, bytes."""
-        return self.limits.smem_per_block_optin
-
-    @property
-    def registers_per_sm(self) -> int:
-        """32-bit registers of one SM."""
-        return self.limits.registers_per_sm
-
-    @property
-    def threads_per_sm(self) -> int:
-        """Threads that can be resident on one SM."""
-        return self.limits.threads_per_sm
-
-    @property
-    def hbm_bytes(self) -> int:
-        """Device memory in bytes: the printed gigabytes x 2^30."""
-        return self.hbm_gb * GIB
-
-    @property
-    def smem_bytes(self) -> int:
-        """Shared memory of all SMs together, bytes."""
-        return self.smem_per_sm * self.sms
-
-    @property
-    def register_bytes(self) -> int:
-        """Register files of all SMs together, bytes."""
-        return 4 * self.registers_per_sm * self.sms
-
-    @property
-    def smem_gbps(self) -> float:
-        """Shared-memory bandwidth of all SMs together, GB/s. Derived: bytes a clock and SM x SMs x boost
-        clock."""
-        return self.limits.smem_bytes_per_clock * self.sms * self.boost_ghz
-
-    @property
-    def fp32_flops_per_byte(self) -> float:
-        """FLOPs the fp32 units do in the time that HBM delivers one byte."""
-        return self.fp32_tflops * 1e3 / self.hbm_gbps
-
-    @property
-    def fp16_flops_per_byte(self) -> float:
-        """FLOPs the tensor cores do in the time that HBM delivers one byte."""
-        return self.fp16_tflops * 1e3 / self.hbm_gbps
-
+_SLICES = "64 bytes a clock and slice, as in A100 (its whitepaper: 5,120 from 80 slices), x {} slices"
 
 _ROWS = (
     Gpu(
@@ -133,43 +18,76 @@ _ROWS = (
     Gpu(
         "V100", "Tesla V100 SXM2 32 GB", "7.0", "HBM2", 80, 1.530, 6 * MIB, 32, 900, 15.7, 125, False,
         "NVIDIA Tesla V100 GPU Architecture whitepaper and V100 datasheet",
+        l2_bytes_per_clock=2048, l2_source="NVIDIA A100 whitepaper, where it compares the two",
     ),
     Gpu(
         "A100-40", "A100 SXM4 40 GB", "8.0", "HBM2", 108, 1.410, 40 * MIB, 40, 1555, 19.5, 312, True,
         "NVIDIA A100 Tensor Core GPU Architecture whitepaper",
+        tf32_tflops=156, l2_bytes_per_clock=5120, l2_source="NVIDIA A100 whitepaper",
     ),
     Gpu(
         "A100-80", "A100 SXM4 80 GB", "8.0", "HBM2e", 108, 1.410, 40 * MIB, 80, 2039, 19.5, 312, True,
         "NVIDIA A100 Tensor Core GPU Architecture whitepaper; A100 80GB datasheet (memory)",
+        tf32_tflops=156, l2_bytes_per_clock=5120, l2_source="NVIDIA A100 whitepaper",
     ),
     Gpu(
         "RTX3090", "GeForce RTX 3090", "8.6", "GDDR6X", 82, 1.695, 6 * MIB, 24, 936, 35.6, 71, True,
         "NVIDIA Ampere GA102 GPU Architecture whitepaper",
+        "matrix peaks with fp32 accumulation; with fp16 accumulation fp16 has twice as much", tf32_tflops=35.6,
     ),
     Gpu(
         "RTX4090", "GeForce RTX 4090", "8.9", "GDDR6X", 128, 2.520, 72 * MIB, 24, 1008, 82.6, 165.2, True,
         "NVIDIA Ada GPU Architecture whitepaper",
+        "matrix peaks with fp32 accumulation; with fp16 accumulation fp16 and fp8 have twice as much",
+        tf32_tflops=82.6, fp8_tflops=330.3,
+    ),
+    Gpu(
+        "RTX5090", "GeForce RTX 5090", "12.0", "GDDR7", 170, 2.407, 96 * MIB, 32, 1792, 104.8, 209.5, True,
+        "NVIDIA RTX Blackwell GPU Architecture whitepaper",
+        "matrix peaks with fp32 accumulation; the press's 838 TFLOP/s of fp16 are with fp16 accumulation and sparsity",
+        tf32_tflops=104.8, fp8_tflops=419,
     ),
     Gpu(
         "L4", "L4", "8.9", "GDDR6", 58, 2.040, 48 * MIB, 24, 300, 30.3, 121, True,
         "NVIDIA Ada GPU Architecture whitepaper v2 (L4) and L4 datasheet",
+        "the datasheet prints matrix peaks with sparsity: these are half of them", tf32_tflops=60, fp8_tflops=242.5,
+    ),
+    Gpu(
+        "L40S", "L40S", "8.9", "GDDR6", 142, 2.520, 96 * MIB, 48, 864, 91.6, 362, True,
+        "NVIDIA L40S datasheet (SMs by its RT cores, memory, peaks without sparsity); Ada whitepaper (L2 of the L40)",
+        "some listings print 48 MB of L2", tf32_tflops=183, fp8_tflops=733,
     ),
     Gpu(
         "H100", "H100 SXM5 80 GB", "9.0", "HBM3", 132, 1.980, 50 * MIB, 80, 3350, 67, 989, True,
         "NVIDIA H100 Tensor Core GPU Architecture whitepaper and H100 datasheet",
         "tensor-core peaks on the datasheet are at 1.83 GHz; the sparse figures there are twice these",
+        tf32_tflops=494.5, fp8_tflops=1979, l2_bytes_per_clock=5120, l2_source=_SLICES.format(80),
     ),
     Gpu(
         "H200", "H200 SXM 141 GB", "9.0", "HBM3e", 132, 1.980, 60 * MIB, 141, 4800, 67, 989, True,
         "NVIDIA H200 datasheet (memory, peaks); H100 whitepaper (SMs); L2 as the CUDA driver reports it",
         "SMs, clock, L2, shared memory, registers: as an H200 reported them on 2026-11-29 (driver 580.159.04); "
         "the H100 whitepaper prints 50 MB of L2 for the 80 GB H100",
+        tf32_tflops=494.5, fp8_tflops=1979, l2_bytes_per_clock=6144, l2_source=_SLICES.format(96),
     ),
     Gpu(
-        "B200", "B200 SXM 180 GB", "10.0", "HBM3e", 148, 1.980, 126 * MIB, 180, 8000, 75, 2250, True,
-        "NVIDIA DGX B200 datasheet, an eighth of the system (memory, bandwidth); HGX B200 datasheet (peaks); "
-        "NVIDIA Blackwell Tuning Guide (L2, shared memory)",
-        "the clock is implied by the fp32 peak; an early Blackwell brief prints 192 GB and 80 TFLOP/s",
+        "B200", "B200 SXM 180 GB", "10.0", "HBM3e", 148, 1.980, 253 * MIB // 2, 180, 7672, 75, 2250, True,
+        "HGX B200 datasheet (memory, peaks); CUDA driver of a B200 as quoted in pytorch/ao pull request 4002 (SMs, L2, "
+        "bandwidth: 7,680 bits x 2 x 3,996 MHz); NVIDIA Blackwell Tuning Guide (shared memory)",
+        "the clock is implied by the fp32 peak; the DGX B200 datasheet prints 8 TB/s, the tuning guide 126 MB of L2; "
+        "an early Blackwell brief prints 192 GB and 80 TFLOP/s",
+        tf32_tflops=1125, fp8_tflops=4500,
+        not_modelled="the two dies with an L2 half each, and the tensor memory of its matrix units",
+    ),
+    Gpu(
+        "MI300X", "Instinct MI300X", "gfx942", "HBM3", 304, 2.100, 8 * 4 * MIB, 192, 5300, 163.4, 1307.4, True,
+        "AMD Instinct MI300X datasheet (compute units, clock, peaks, memory); AMD CDNA 3 white paper (caches, LDS)",
+        "an SM here is a compute unit, shared memory its LDS; L2 is 4 MB for each of 8 dies",
+        smem_per_block_default=64 * KIB,
+        tf32_tflops=653.7, fp8_tflops=2614.9, l2_bytes_per_clock=8 * 2048, l2_source="AMD CDNA 3 white paper",
+        last_level_bytes=256 * MIB, warp=64,
+        not_modelled="the kernels of this app do not run on it; each of its 8 dies has an L2 of its own, which only "
+        "its own compute units use; the 256 MB Infinity Cache (17.2 TB/s) before HBM; wavefronts of 64 lanes",
     ),
 )  # fmt: skip
 
@@ -215,6 +133,7 @@ def from_driver(facts: DriverFacts) -> Gpu:
         facts.blocks_per_sm,
         LIMITS[facts.compute].smem_bytes_per_clock if facts.compute in LIMITS else 128,
         facts.registers_per_sm,
+        data_per_sm=max(facts.smem_per_sm, LIMITS[facts.compute].data_per_sm if facts.compute in LIMITS else 0),
     )
     measured: dict[str, Any] = {
         "name": facts.name,
@@ -251,3 +170,6 @@ def _same_model(facts: DriverFacts) -> Gpu | None:
         if gpu.compute == facts.compute and gpu.sms == facts.sms and 0.85 <= facts.memory_bytes / gpu.hbm_bytes <= 1.05
     )
     return next(same, None)
+
+
+__all__ = ["DEFAULT_GPU", "GIB", "GPUS", "KIB", "LIMITS", "MIB", "DriverFacts", "Gpu", "SmLimits", "from_driver"]

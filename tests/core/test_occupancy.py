@@ -22,12 +22,14 @@ from fmha.occupancy import occupancy
         ("T4", 256, 32768, 32, 2, "shared memory"),  # no reserve before compute capability 8.0
         ("RTX4090", 256, 49152, 32, 2, "shared memory"),  # 102,400 / 50,176
         ("A100-80", 128, 0, 255, 2, "registers"),
+        ("MI300X", 256, 16384, 32, 4, "shared memory"),
+        ("MI300X", 1024, 16384, 128, 1, "registers"),  # 512 / 128 = 4 wavefronts on each of 4 SIMDs: 16 of 64 lanes
     ],
 )
 def test_hand_worked(gpu: str, threads: int, smem: int, registers: int, blocks: int, limited_by: str) -> None:
     found = occupancy(GPUS[gpu], threads=threads, smem_bytes=smem, registers=registers)
     assert (found.blocks, found.limited_by) == (blocks, limited_by)
-    assert found.warps == blocks * -(-threads // 32) and found.fraction == found.warps / found.max_warps
+    assert found.warps == blocks * -(-threads // GPUS[gpu].warp) and found.fraction == found.warps / found.max_warps
 
 
 @given(st.sampled_from(sorted(GPUS)), st.integers(1, 1024), st.integers(0, 48 * 1024), st.integers(1, 64))

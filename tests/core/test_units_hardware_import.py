@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 import fmha
 from fmha import errors
-from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.hardware import DEFAULT_GPU, GPUS, Gpu, from_driver
+from fmha.measurement import shipped
 from fmha.units import ceil_div, format_bytes, format_count, format_flops, format_ratio, format_time_us
 
 
@@ -60,13 +62,47 @@ def test_words(call: object, value: float, text: str) -> None:
 def test_gpu_numbers_make_sense(gpu: Gpu) -> None:
     assert GPUS[gpu.key] is gpu and gpu.source and gpu.name
     assert gpu.fp16_tflops >= gpu.fp32_tflops > 0
-    assert gpu.smem_per_block_default == 48 * 1024 <= gpu.smem_per_block_optin <= gpu.smem_per_sm <= 256 * 1024
-    assert gpu.smem_bytes == gpu.sms * gpu.smem_per_sm and gpu.registers_per_sm == 65536
+    assert gpu.smem_per_block_default == (48 if gpu.is_cuda else 64) * 1024
+    assert gpu.smem_per_block_default <= gpu.smem_per_block_optin <= gpu.smem_per_sm < gpu.data_per_sm <= 256 * 1024
+    assert gpu.smem_bytes == gpu.sms * gpu.smem_per_sm
+    assert gpu.registers_per_sm * 4 == (256 if gpu.is_cuda else 512) * 1024
     assert gpu.l2_bytes < gpu.hbm_bytes and gpu.hbm_gbps < gpu.smem_gbps
     assert gpu.threads_per_block <= gpu.threads_per_sm and 10 <= gpu.sms <= 1000
+    # each halving of the dtype's size doubles the matrix peak (T4 and V100 have fp16 alone)
+    peaks = gpu.matrix_peaks
+    assert set(peaks) == {"tf32", "fp16", "bf16"} | ({"fp8"} if "fp8" in peaks else set()) or set(peaks) == {"fp16"}
+    if "tf32" in peaks:
+        assert peaks["fp16"] == peaks["bf16"] == pytest.approx(2 * peaks["tf32"], rel=0.02)
+        assert peaks.get("fp8", 2 * peaks["fp16"]) == pytest.approx(2 * peaks["fp16"], rel=0.02)
+    assert gpu.peak_tflops("fp32") == gpu.fp32_tflops and gpu.peak_tflops("fp16") == gpu.fp16_tflops
+    assert gpu.l2_gbps is None or (gpu.l2_source and gpu.hbm_gbps < gpu.l2_gbps < gpu.smem_gbps)
     # peaks: 2 FLOPs a clock for each of 64 or 128 fp32 lanes of an SM
     lanes = gpu.fp32_tflops * 1e12 / (2 * gpu.sms * gpu.boost_ghz * 1e9)
     assert min(abs(lanes / 64 - 1), abs(lanes / 128 - 1)) < 0.06
+
+
+def test_the_table_has_the_gpus_of_the_papers_and_of_today() -> None:
+    wanted = "T4 V100 A100-40 A100-80 RTX3090 RTX4090 RTX5090 L4 L40S H100 H200 B200 MI300X".split()
+    assert list(GPUS) == wanted
+    assert [key for key in wanted if not GPUS[key].is_cuda] == ["MI300X"] and "do not run" in GPUS[
+        "MI300X"
+    ].not_modelled
+
+
+def test_l1_is_what_shared_memory_leaves() -> None:
+    assert GPUS["H200"].l1_bytes(0) == 256 * 1024 and GPUS["H200"].l1_bytes(228 * 1024) == 28 * 1024
+    assert GPUS["T4"].l1_bytes(200 * 1024) == 0
+    assert GPUS["MI300X"].l1_bytes(0) == GPUS["MI300X"].l1_bytes(64 * 1024) == 32 * 1024  # not shared there
+
+
+def test_a_known_gpu_keeps_its_peaks_when_its_driver_describes_it() -> None:
+    (recording, *_) = shipped()
+    found = recording.device.gpu
+    assert found.name == "NVIDIA H200" and found.matrix_peaks == GPUS["H200"].matrix_peaks
+    assert found.limits == GPUS["H200"].limits and found.l2_bytes == GPUS["H200"].l2_bytes
+    unknown = from_driver(replace(recording.device.facts, name="H-none", compute="11.0", sms=20))
+    assert unknown.key == "this" and unknown.matrix_peaks == {} and unknown.l2_gbps is None
+    assert unknown.l1_bytes(0) == unknown.smem_per_sm and unknown.peak_tflops("fp16") == 0
 
 
 def test_default_gpu() -> None:
