@@ -1,0 +1,131 @@
+"""Bytes of one launched function at each level of memory, and the sizes of the caches that they pass.
+
+What a block loads beyond its registers and shared memory (*requested*) is found in the L1 cache of its SM, or fetched
+by a request that serves several SMs at once (*merged*), or asked of L2; what L2 does not hold comes from DRAM. What a
+block stores goes to L2, and from there to DRAM when its line is thrown out; some of it is still in L2 at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fmha.hardware import Gpu
+
+MERGING_SMS = 4
+WAYS = 16
+L2_SHARE = 0.9
+# GPUs whose L2 cache is two halves, each next to half of the SMs.
+_TWO_HALVES = ("8.0", "9.0", "10.0")
+
+
+@dataclass(frozen=True)
+class Caches:
+    """What the model knows of a GPU's caches.
+
+    l1_bytes: of one SM, what shared memory leaves. l2_bytes: of the whole L2; l2_share: the part of it that behaves
+    like one LRU cache. ways: lines of a set. copies: places that a line takes in L2 once it is written or used by
+    several SMs; a line that one SM reads takes one. merging_sms: neighbours whose requests for a line can be served by
+    one; 1: none are.
+    """
+
+    l1_bytes: float
+    l2_bytes: float
+    l2_share: float = L2_SHARE
+    ways: int | None = WAYS
+    copies: int = 2
+    merging_sms: int = MERGING_SMS
+
+    @property
+    def l2_room(self) -> float:
+        """Bytes of L2 that the model counts with."""
+        return self.l2_bytes * self.l2_share
+
+
+def caches_of(gpu: Gpu, smem_in_use: int) -> Caches:
+    """The caches of `gpu` while the blocks on an SM take `smem_in_use` bytes of its shared memory."""
+    halves = gpu.compute in _TWO_HALVES
+    return Caches(
+        l1_bytes=gpu.l1_bytes(smem_in_use),
+        l2_bytes=gpu.l2_bytes,
+        copies=2 if halves else 1,
+        merging_sms=MERGING_SMS if halves else 1,
+    )
+
+
+@dataclass(frozen=True)
+class TensorBytes:
+    """Bytes of one tensor in one function. Expected values: they need not be whole.
+
+    read = l1_hits + merged + l2_read, l2_read = l2_hits + dram_read, written = dram_written + left_dirty.
+    """
+
+    read: float = 0.0
+    written: float = 0.0
+    l1_hits: float = 0.0
+    merged: float = 0.0
+    l2_hits: float = 0.0
+    dram_read: float = 0.0
+    dram_written: float = 0.0
+
+    @property
+    def l2_read(self) -> float:
+        """Bytes that SMs ask of L2."""
+        return self.read - self.l1_hits - self.merged
+
+    @property
+    def left_dirty(self) -> float:
+        """Written bytes that L2 still keeps from DRAM when the function ends."""
+        return self.written - self.dram_written
+
+    def __add__(self, other: TensorBytes) -> TensorBytes:
+        both = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return TensorBytes(*(a + b for a, b in both))
+
+
+@dataclass(frozen=True)
+class Levels:
+    """One function's bytes at every level, by tensor."""
+
+    function: str
+    by_tensor: dict[str, TensorBytes]
+
+    @property
+    def all(self) -> TensorBytes:
+        """All tensors together."""
+        return sum(self.by_tensor.values(), TensorBytes())
+
+    @property
+    def requested(self) -> float:
+        """Bytes that blocks load and store."""
+        return self.all.read + self.all.written
+
+    @property
+    def l2(self) -> float:
+        """Bytes between the SMs and L2, both ways: 32 x `lts__t_sectors_srcunit_tex.sum`."""
+        return self.all.l2_read + self.all.written
+
+    @property
+    def dram(self) -> float:
+        """Bytes between L2 and DRAM, both ways."""
+        return self.all.dram_read + self.all.dram_written
+
+    @property
+    def l1_hit_rate(self) -> float:
+        """Share of the loaded bytes that L1 holds."""
+        return self.all.l1_hits / self.all.read if self.all.read else 0.0
+
+    @property
+    def l2_hit_rate(self) -> float:
+        """Share of the bytes asked of L2 that it holds; stores always find room."""
+        return 1 - self.all.dram_read / self.l2 if self.l2 else 0.0
+
+
+def together(levels: Iterable[Levels], function: str = "all") -> Levels:
+    """Several functions as one."""
+    summed: dict[str, TensorBytes] = {}
+    for one in levels:
+        for name, part in one.by_tensor.items():
+            summed[name] = summed.get(name, TensorBytes()) + part
+    return Levels(function, summed)

@@ -1,0 +1,239 @@
+"""Who asks for which K/V tile at the same moment: blocks that run in step, and how long they stay so.
+
+Blocks of one head that start together and do the same work ask for the same tile at the same time. Recordings of an
+H200 show that four neighbouring SMs then need one request to L2, not four: something between L1 and L2 merges them
+(Nsight Compute's documentation calls such a unit the L2 request coalescer). It happens only while the four are in step,
+so the model follows who starts when. Out of step they come by small differences in every visit, like a random walk:
+
+    coherence(v) = 1 / (1 + sqrt(v / v0))
+
+is the share of merging that is left after v visits. A visit of a tile that nobody has used before does not count: all
+wait for DRAM, and go on together. v0 is smaller when a thread waits for several loads one after the other in a visit,
+and much smaller when blocks share an SM, because the scheduler prefers one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmha.dispatch import Floats, Ints, blocks_in_order, deal
+from fmha.levels import Caches
+from fmha.mask import row_bounds
+from fmha.problem import Problem, Tiling
+from fmha.units import ceil_div
+
+IN_STEP_VISITS = 64.0  # v0 of a block that has its SM to itself and waits for one load in a visit
+COLD_VISIT = 0.003  # what a visit counts that all wait for
+SHRINKS = 0.9  # of the time of a visit: in proportion to the scores that a mask leaves in the tile
+_TICKS = 64  # of a visit: blocks that are closer than that ask at the same moment
+
+
+def in_step_visits(rounds: float, resident: float) -> float:
+    """v0: visits after which half of the merging is left, for `resident` blocks on an SM and `rounds` loads a thread."""
+    return IN_STEP_VISITS / max(rounds, 1.0) / max(resident, 1.0) ** 2
+
+
+def coherence(visits: NDArray[Any] | float, v0: float) -> Floats:
+    """Share of merging that is left after `visits`: 1 at first, a half after v0."""
+    return np.asarray(1.0 / (1.0 + np.sqrt(np.asarray(visits, np.float64) / v0)))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The K/V tiles that each Q tile sees, `first` <= j < `end`, and how long it is at them, in visits of whole tiles.
+
+    first, end: [B, Tr]. partial: [B, Tr, p], the time of the last p visits; those before take 1 each.
+    """
+
+    first: Ints
+    end: Ints
+    partial: Floats
+
+    @property
+    def whole(self) -> Ints:
+        """Visits of a Q tile before the last p: [B, Tr]."""
+        return np.maximum(self.end - self.first - self.partial.shape[2], 0)
+
+    @property
+    def duration(self) -> Floats:
+        """Time of each Q tile: [B, Tr]."""
+        return self.whole + self.partial.sum(axis=2)
+
+
+def reach(problem: Problem, tiling: Tiling) -> Reach:
+    """What every Q tile sees under the problem's masks."""
+    p, Br, Bc = problem, tiling.Br, tiling.Bc
+    Tr = tiling.Tr(p)
+    row = np.minimum(np.arange(Tr * Br).reshape(Tr, Br), p.Nq - 1)
+    rows = np.minimum(Br, p.Nq - np.arange(Tr) * Br)
+    real = np.arange(Br) < rows[:, None]
+    last = ceil_div(Br, Bc) + 1 if p.causal_offset is not None else 0
+    known: dict[tuple[int, int], tuple[Ints, Ints, Floats]] = {}
+    for b in range(p.B):
+        if p.key_range(b) in known:
+            continue
+        low, high = (bound[row] for bound in row_bounds(p, b))
+        sees = high.max(axis=1) > low.min(axis=1)
+        first = np.where(sees, low.min(axis=1) // Bc, 0)
+        end = np.where(sees, -(-high.max(axis=1) // Bc), first)
+        partial = np.zeros((Tr, last))
+        for k in range(last):
+            j = end - last + k
+            seen = np.clip(np.minimum(high, (j[:, None] + 1) * Bc) - np.maximum(low, j[:, None] * Bc), 0, None)
+            share = np.where(real, seen, 0).sum(axis=1) / (rows * Bc)
+            partial[:, k] = np.where(j >= first, 1 - SHRINKS * (1 - share), 0.0)
+        known[p.key_range(b)] = first, end, partial
+    parts = [known[p.key_range(b)] for b in range(p.B)]
+    return Reach(*(np.stack([part[k] for part in parts]) for k in range(3)))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Blocks of kernel 02 on the SMs, and their visits of *strips*, `strip` K/V tiles that are taken as one.
+
+    total: blocks of the launch; the first `blocks` of them, in the order in which they are handed out, are followed.
+    Of each block: worker (head x Tr + Q tile), slot, start; first and end (tiles). Of each visit: its block, strip (of
+    a K/V head, numbered through), keys it loads, and moment (whole ticks of a visit).
+    """
+
+    total: int
+    strip: int
+    worker: Ints
+    slot: Ints
+    start: Floats
+    duration: Floats
+    first: Ints
+    end: Ints
+    backward: NDArray[np.bool_]
+    visit_block: Ints
+    visit_strip: Ints
+    visit_keys: Ints
+    moment: Ints
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are followed."""
+        return len(self.worker)
+
+
+def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major", most: int = 60_000) -> Walk:
+    """Deal the blocks out to `slots` places and list their visits.
+
+    most: about so many visits are listed. Beyond, K/V tiles are taken together in strips, down to 16 of a head, and
+    then only the first blocks are followed, at least three times as many as there are slots.
+    """
+    p, Br, Bc = problem, tiling.Br, tiling.Bc
+    Tr, Tc, heads = tiling.Tr(p), tiling.Tc(p), p.B * p.H
+    seen = reach(p, tiling)
+    per_head = (seen.end - seen.first).sum(axis=1).mean() * 1.0
+    strip = int(min(max(1, round(per_head * heads / most)), max(1, Tc // 16)))
+    follow = max(3 * slots, int(most * strip / max(per_head / Tr, 1.0)))
+    worker = blocks_in_order(order, heads, Tr)[:follow]
+    head, tile = np.divmod(worker, Tr)
+    b, h = np.divmod(head, p.H)
+    first, end = seen.first[b, tile], seen.end[b, tile]
+    duration = seen.duration[b, tile]
+    start, slot = deal(duration, slots)
+
+    low, high = first // strip, -(-end // strip)
+    count = np.where(end > first, high - low, 0)
+    block = np.repeat(np.arange(len(worker)), count)
+    at = np.arange(len(block)) - np.repeat(np.cumsum(count) - count, count) + low[block]
+    backward = (order == "reversed K/V") & (tile % 2 == 1)
+    from_tile, to_tile = np.maximum(at * strip, first[block]), np.minimum((at + 1) * strip, end[block])
+    passed = _time_to(seen, b, tile, block, from_tile)
+    if backward.any():
+        back = duration[block] - _time_to(seen, b, tile, block, to_tile)
+        passed = np.where(backward[block], back, passed)
+    starts = np.array([p.key_range(entry)[0] for entry in range(p.B)])[b][block]
+    stops = np.array([p.key_range(entry)[1] for entry in range(p.B)])[b][block]
+    keys = np.minimum(to_tile * Bc, stops) - np.maximum(from_tile * Bc, starts)
+    kv_head = (b * p.Hk + h // p.group)[block]
+    moment = np.rint((start[block] + passed) * _TICKS).astype(np.int64)
+    return Walk(
+        heads * Tr, strip, worker, slot, start, duration, first, end, backward,
+        block, kv_head * ceil_div(Tc, strip) + at, keys, moment,
+    )  # fmt: skip
+
+
+def _time_to(seen: Reach, b: Ints, tile: Ints, block: Ints, j: Ints) -> Floats:
+    """Time from a block's start until it comes to K/V tile j, for each visit."""
+    done = j - seen.first[b, tile][block]
+    whole = seen.whole[b, tile][block]
+    late = seen.partial.shape[2]
+    if not late:
+        return done.astype(np.float64)
+    sums = np.concatenate([np.zeros((*seen.partial.shape[:2], 1)), np.cumsum(seen.partial, axis=2)], axis=2)
+    step = np.clip(late - (seen.end[b, tile][block] - j), 0, late)
+    return np.asarray(np.minimum(done, whole) + sums[b[block], tile[block], step])
+
+
+@dataclass(frozen=True)
+class Fronts:
+    """Visits of one strip at one moment, by all blocks that are in step there. Rows are in time order.
+
+    requests: how many times L2 is asked for the strip; wanted: how many visits there are. keys: of the strip. moment,
+    strip: when and which. by_visit: requests that each visit of the walk accounts for.
+    """
+
+    strip: Ints
+    moment: Ints
+    keys: Ints
+    wanted: Floats
+    requests: Floats
+    by_visit: Floats
+
+
+def fronts(walked: Walk, caches: Caches, sms: int, rounds: float, resident: float, sharing: Floats) -> Fronts:
+    """What the visits become when neighbours in step are served by one request.
+
+    Args:
+        resident: blocks that share an SM, on average.
+        sharing: [blocks] share of a block's visits that reach beyond L1.
+    """
+    strip, moment, block = walked.visit_strip, walked.moment, walked.visit_block
+    visits = len(strip)
+    if not visits:
+        nothing = np.zeros(0, np.int64)
+        return Fronts(nothing, nothing, nothing, nothing * 1.0, nothing * 1.0, nothing * 1.0)
+    slot = walked.slot[block]
+    by_time = np.lexsort((strip, moment))
+    new = np.ones(visits, np.bool_)
+    new[1:] = (np.diff(moment[by_time]) != 0) | (np.diff(strip[by_time]) != 0)
+    front = np.empty(visits, np.int64)
+    front[by_time] = np.cumsum(new) - 1
+    rows = by_time[new]
+    cold_front = np.zeros(len(rows), np.bool_)
+    cold_front[np.unique(strip[rows], return_index=True)[1]] = True
+
+    age = _age(slot, moment, cold_front[front], walked.strip, resident)
+    group = (slot % sms) // caches.merging_sms
+    squad = front * (sms + 1) + group
+    _, inside, members = np.unique(squad, return_inverse=True, return_counts=True)
+    left = coherence(age, in_step_visits(rounds, resident))
+    together = np.bincount(inside, left) / members
+    asked = (1 - together * (1 - 1 / members))[inside] * sharing[block]
+    keys = np.zeros(len(rows), np.int64)
+    np.maximum.at(keys, front, walked.visit_keys)
+    wanted = np.bincount(front, walked.visit_keys) / np.maximum(keys, 1)
+    requests = np.bincount(front, asked * walked.visit_keys) / np.maximum(keys, 1)
+    return Fronts(strip[rows], moment[rows], keys, wanted, requests, asked)
+
+
+def _age(slot: Ints, moment: Ints, cold: NDArray[np.bool_], strip: int, resident: float) -> Floats:
+    """Visits that counted before each visit, on its slot."""
+    order = np.lexsort((moment, slot))
+    alone = resident <= 1
+    step = np.where(cold[order], COLD_VISIT, 1.0) * strip if alone else np.full(len(order), float(strip))
+    passed = np.cumsum(step)
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = np.diff(slot[order]) != 0
+    # Half of a strip's own visits have passed on average.
+    base = np.maximum.accumulate(np.where(begins, passed - step, 0.0))
+    age = np.empty(len(order))
+    age[order] = passed - base - (step + min(strip, 1)) / 2 if alone else passed - base - (step - 1) / 2
+    return np.maximum(age, 0.0)
