@@ -5,8 +5,8 @@ registers, and so which tiles can be. The rules for FlashAttention-2 and -3 are 
 things; they accept the tiles of their authors and refuse those that the authors' comments call impossible or slow
 because registers spill (`tests/core/test_tile_designs.py`).
 
-Sources: FlashAttention-2, csrc/flash_attn/src/flash_fwd_launch_template.h; FlashAttention-3, hopper/tile_size.h (forward,
-16 bits, without dropout, windows or paging); CUDA C++ Programming Guide (255 registers a thread).
+Sources: FlashAttention-2, csrc/flash_attn/src/flash_fwd_launch_template.h; FlashAttention-3, hopper/tile_size.h
+(forward, 16 bits, without dropout, windows or paging); CUDA C++ Programming Guide (255 registers a thread).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _warp_groups(problem: Problem, tiling: Tiling, gpu: Gpu) -> Need:
     if Br % _GROUP_ROWS or Bc % 16:
         return _refuse(
             need, "divisibility",
-            f"a warp group computes {_GROUP_ROWS} rows, so Br comes in multiples of {_GROUP_ROWS} and Bc in those of 16",
+            f"warp groups compute {_GROUP_ROWS} rows each, so Br comes in multiples of {_GROUP_ROWS}, Bc of 16",
         )  # fmt: skip
     if threads > gpu.threads_per_block:
         return _refuse(need, "threads", f"{threads:,} threads; a block has at most {gpu.threads_per_block:,}")
@@ -153,16 +153,16 @@ DESIGNS: dict[str, Design] = {
             "fa2",
             "FlashAttention-2's design",
             ("fp16", "bf16"),
-            "4 warps (8 where d > 128 and Br >= 128), each with its own rows. Shared memory holds the tiles of Q, K and "
-            "V; S and O stay in registers, in fp32, and leave each thread at most 255.",
+            "4 warps (8 where d > 128 and Br >= 128), each with its own rows. Shared memory holds the tiles of Q, K "
+            "and V; S and O stay in registers, in fp32, and leave each thread at most 255.",
             _registers_hold_scores,
         ),
         Design(
             "fa3",
             "FlashAttention-3's design (Hopper)",
             ("fp16", "bf16"),
-            "One warp group of 128 threads only loads, one more for each 64 rows of the Q tile computes. K and V are in "
-            "shared memory twice, so that the next tiles arrive while these are used.",
+            "One warp group of 128 threads only loads, one more for each 64 rows of the Q tile computes. K and V are "
+            "in shared memory twice, so that the next tiles arrive while these are used.",
             _warp_groups,
         ),
     )

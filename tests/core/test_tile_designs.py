@@ -94,8 +94,8 @@ def test_numbers_of_a_need_by_hand() -> None:
     [
         ("02", "MI300X", 16, 16, "GPU"), ("fa2", "T4", 64, 64, "GPU"), ("fa2", "MI300X", 64, 64, "GPU"),
         ("fa3", "A100-80", 128, 128, "GPU"), ("fa3", "B200", 128, 128, "GPU"), ("fa2", "H200", 32, 64, "divisibility"),
-        ("fa2", "H200", 64, 8, "divisibility"), ("fa3", "H200", 96, 64, "divisibility"), ("02", "H200", 64, 32, "threads"),
-        ("fa3", "H200", 512, 16, "threads"), ("02", "T4", 64, 16, "shared memory"),
+        ("fa2", "H200", 64, 8, "divisibility"), ("fa3", "H200", 96, 64, "divisibility"),
+        ("02", "H200", 64, 32, "threads"), ("fa3", "H200", 512, 16, "threads"), ("02", "T4", 64, 16, "shared memory"),
     ],
 )  # fmt: skip
 def test_why_not(design: str, gpu: str, Br: int, Bc: int, why: str) -> None:

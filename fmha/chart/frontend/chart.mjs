@@ -111,7 +111,19 @@ class Chart {
     this.text = this.pending;
     this.look = lookKey;
     await lib.react(this.node, figure.data, figure.layout, CONFIG);
+    if (message.picks) this.listen();
     this.node.dataset.drawn = String(Number(this.node.dataset.drawn ?? 0) + 1);
+  }
+
+  /** Tell Python which cell is clicked. Once: the node keeps its listeners from figure to figure. */
+  listen() {
+    if (this.listening) return;
+    this.listening = true;
+    this.node.classList.add('picks');
+    this.node.on('plotly_click', (event) => {
+      const point = event.points?.[0];
+      if (point) this.tell?.('pick', { x: point.x, y: point.y });
+    });
   }
 
   resized() {
@@ -137,7 +149,7 @@ class Chart {
 
 const charts = new WeakMap(); // parentElement -> Chart
 
-export default function ({ data, parentElement }) {
+export default function ({ data, parentElement, setTriggerValue }) {
   const node = parentElement.querySelector('.fmha-chart');
   let chart = charts.get(parentElement);
   if (!chart || chart.node !== node) {
@@ -145,6 +157,7 @@ export default function ({ data, parentElement }) {
     chart = new Chart(node);
     charts.set(parentElement, chart);
   }
+  chart.tell = setTriggerValue;
   const call = (chart.calls = (chart.calls ?? 0) + 1);
   chart.update(data);
   // Streamlit may call the clean-up of a call that a newer one has already replaced.

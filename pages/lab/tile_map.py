@@ -1,0 +1,285 @@
+"""Tile map: every Br x Bc of a design on a GPU: can it be, what does it move, how long does it take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from fmha import Problem, Tiling
+from fmha.figures.tile_cells import BEST, NAMES, PRESET, SHORT, shown, tile_cells
+from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.measurement import shipped
+from fmha.tile_designs import DESIGNS, Preset, presets
+from fmha.tilemap import BASE_SIZES, Cell, Metric, TileMap, tile_map
+from fmha.traffic import closed_form
+from fmha.ui import charts, controls
+from fmha.ui.page import configuration, explained_errors, page, plain, try_this
+from fmha.ui.sentences import percent
+from fmha.units import format_bytes, format_ratio
+
+LENGTHS = [2**e for e in range(7, 21)]
+KEY = "tiles"
+METRICS: tuple[Metric, ...] = ("requested", "l2", "time", "occupancy", "recorded")
+FIRST = {"02": (32, 32), "fa2": (128, 64), "fa3": (128, 128)}  # the cell that is framed on a fresh page
+DESIGN_NAMES = {"02": "kernel 02", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3"}
+LARGEST = 1 << 20
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def mapped(design: str, problem: Problem, gpu: Gpu, rows: tuple[int, ...], columns: tuple[int, ...]) -> TileMap:
+    """The map, by its whole input."""
+    return tile_map(design, problem, gpu, rows, columns, recordings=shipped())
+
+
+def sizes(found: Sequence[Preset]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Br and Bc of the map: powers of two, and what the presets need."""
+    rows = sorted({*BASE_SIZES, *(preset.Br for preset in found)})
+    return tuple(rows), tuple(sorted({*BASE_SIZES, *(preset.Bc for preset in found)}))
+
+
+def nearest(wanted: int, options: Sequence[int]) -> int:
+    """The option that is closest in doublings."""
+    return min(options, key=lambda size: abs(size / wanted - 1) if size > wanted else abs(wanted / size - 1))
+
+
+def picked(rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
+    """A cell of the map was clicked."""
+    place = charts.pick(KEY)
+    if place is not None and 0 <= place[1] < len(rows) and 0 <= place[0] < len(columns):
+        controls.assign(mBr=rows[place[1]], mBc=columns[place[0]])
+
+
+def headline(drawn: TileMap, metric: Metric) -> None:
+    """How many cells can be, and the best one."""
+    total = len(drawn.rows) * len(drawn.columns)
+    refused = drawn.refused()
+    possible = total - sum(refused.values())
+    why = ", ".join(f"{count} by {reason}" for reason, count in sorted(refused.items(), key=lambda item: -item[1]))
+    text = f"{possible} of {total} tile sizes can be" + (f"; the others are forbidden: {why}" if why else "") + "."
+    st.subheader(text, anchor=False)
+    best = drawn.best(metric)
+    if best is not None:
+        most = {"occupancy": "Most occupancy", "recorded": "Fastest recorded"}.get(metric, f"Least {NAMES[metric]}")
+        st.markdown(
+            f"**{most}: Br = {best.tiling.Br}, Bc = {best.tiling.Bc}** ({shown(best, metric)})"
+            + ("; of equals, the one with the least shared memory." if metric in ("requested", "occupancy") else ".")
+        )
+
+
+def legend(drawn: TileMap, metric: Metric, found: Sequence[Preset]) -> None:
+    """What the signs mean, and where the numbers are from."""
+    reasons = [f"{SHORT[r]}: {r}" if SHORT[r] != r else r for r in drawn.refused()]
+    signs = f"{BEST} best · {PRESET} " + ", ".join(f"{p.name}'s own {p.Br} x {p.Bc}" for p in found)
+    st.caption(f"Darker is more. {signs}" + (f" · Grey: forbidden by {', '.join(reasons)}." if reasons else "."))
+
+
+def numbers(drawn: TileMap, cell: Cell) -> None:
+    """The chosen cell in numbers, or why it cannot be."""
+    Br, Bc, gpu, p = cell.tiling.Br, cell.tiling.Bc, drawn.gpu, drawn.problem
+    st.header(f"Br = {Br}, Bc = {Bc}", anchor=False)
+    if not cell.runs:
+        asked = closed_form(p, cell.tiling, "q-outer").requested_bytes
+        st.warning(
+            f"**Cannot be, by {cell.need.why_not}:** {plain(cell.need.sentence)}. It would request "
+            f"{format_bytes(asked)}."
+        )
+        return
+    held, waves = cell.held, cell.waves
+    assert held is not None and waves is not None and cell.requested_bytes is not None
+    boxes = [
+        ("Requested", shown(cell, "requested")),
+        ("L2, predicted", shown(cell, "l2") or "no model"),
+        ("Time, predicted" if drawn.design.key == "02" else "Time, at best", shown(cell, "time") or "no model"),
+        ("Recorded", f"{cell.tflops:.3g} TFLOP/s" if cell.tflops else "nothing"),
+    ]
+    for pair in (boxes[:2], boxes[2:]):
+        for column, (label, value) in zip(st.columns(2), pair, strict=True):
+            column.metric(label, value)
+    registers = f"{cell.need.registers} registers a thread" if cell.need.registers else "registers not known"
+    tail = (
+        "the last wave is full"
+        if waves.last == waves.slots
+        else f"the last one has {waves.last:,}, so {percent(1 - waves.busy)} of all places stay empty"
+    )
+    st.markdown(
+        f"- **A block:** {cell.need.threads:,} threads, {format_bytes(cell.need.smem_bytes)} of shared memory, "
+        f"{registers}.\n"
+        f"- **An SM holds {held.blocks} {'block' if held.blocks == 1 else 'blocks'},** {held.warps} of "
+        f"{held.max_warps} warps ({percent(held.fraction)}); the limit is {held.limited_by}.\n"
+        f"- **{waves.blocks:,} blocks in {waves.waves:,} {'wave' if waves.waves == 1 else 'waves'}** of up to "
+        f"{waves.slots:,} on {gpu.sms} SMs; {tail}."
+        + (
+            f"\n- **Ragged:** N = {p.Nq:,} is no multiple of Br or Bc, so the last tiles are not full."
+            if p.Nq % Br or p.Nk % Bc
+            else ""
+        )
+    )
+
+
+def apply(cell: Cell, everywhere: tuple[int, int]) -> None:
+    """The button that hands the cell's tiles to all pages."""
+    Br, Bc = cell.tiling.Br, cell.tiling.Bc
+    if everywhere == (Br, Bc):
+        st.markdown(f"✓ All pages use Br = {Br}, Bc = {Bc}. A page that does not offer them takes the nearest it has.")
+        return
+    st.button(
+        f"Use Br = {Br}, Bc = {Bc} everywhere", key="everywhere", on_click=controls.assign, kwargs={"Br": Br, "Bc": Bc},
+        help="Sets Br and Bc on all pages.",
+    )  # fmt: skip
+
+
+def preset_buttons(found: Sequence[Preset]) -> None:
+    """Tiles of others, one click away."""
+    st.markdown("**Tiles of others,** for this d, mask and GPU:")
+    for preset in found:
+        st.button(
+            f"{preset.name}: {preset.Br} x {preset.Bc}", key=f"preset-{preset.design}", on_click=controls.assign,
+            kwargs={"design": preset.design, "mBr": preset.Br, "mBc": preset.Bc},
+        )  # fmt: skip
+    st.caption("Sources: " + "; ".join(f"{preset.name}, `{preset.source}`" for preset in found) + ".")
+
+
+def rules(drawn: TileMap) -> None:
+    """What the map assumes."""
+    st.header("What is assumed", anchor=False)
+    design = drawn.design
+    lines = [f"**{design.title}:** {design.rule}"]
+    if design.key == "02":
+        lines.append(
+            "Registers are those of nvcc 13.0 for compute capability 9.0; other compilers and GPUs differ by a few, "
+            "and for tiles that were not compiled they are left out."
+        )
+    else:
+        lines += [
+            "The rule is ours, not theirs. It allows the tiles that its authors use and forbids those that they call "
+            "impossible or slow because registers spill. This app has no such kernel yet, so nothing is recorded, and "
+            "no model says what L2 sees.",
+            "**Time is the least that the roofs allow:** arithmetic on whole visited tiles at the matrix peak (SMs "
+            "that have a block less wait for the busiest), requested bytes at the speed of L2 where it is known, "
+            "compulsory bytes at the speed of device memory. Softmax, latency and synchronisation are not in it, so it "
+            "does not tell good large tiles from bad ones; they are why one measures.",
+        ]
+    lines.append(
+        "**Requested bytes** are exact (q-outer): Q once, K and V once for each Q tile, O once. So Br decides, and Bc "
+        "acts through shared memory, registers and the mask's diagonal."
+    )
+    st.markdown("\n".join(f"- {line}" for line in lines))
+
+
+def exercises(drawn: TileMap, problem: Problem, gpu: Gpu) -> None:
+    """Things to try; the numbers in them are computed."""
+    two = mapped("02", problem.replace(dtype="fp32"), gpu, BASE_SIZES, BASE_SIZES)
+    requested, recorded = two.best("requested"), two.best("recorded")
+    lines = []
+    if requested is not None:
+        line = (
+            f"With kernel 02, colour by requested bytes: the fewest are at Br = {requested.tiling.Br}, Bc = "
+            f"{requested.tiling.Bc}."
+        )
+        if recorded is not None:
+            more = format_ratio((recorded.requested_bytes or 0) / (requested.requested_bytes or 1))
+            line += (
+                f" Then colour by recorded TFLOP/s: the fastest is Br = {recorded.tiling.Br}, Bc = "
+                f"{recorded.tiling.Bc}, which requests {more} "
+                "the bytes. What else counts?"
+            )
+        lines.append(line)
+    for preset in presets(problem.d, problem.causal is not None, gpu):
+        need = DESIGNS["02"].needs(problem, Tiling(preset.Br, preset.Bc), gpu)
+        if need.why_not:
+            lines.append(
+                f"{preset.name} takes {preset.Br} x {preset.Bc} here. In kernel 02 that cannot be: "
+                f"{plain(need.sentence)}. What does it do with S, P and O instead?"
+            )
+    limits = {g.key: g.smem_per_block_optin for g in GPUS.values() if g.is_cuda}
+    small, large = min(limits, key=lambda k: limits[k]), max(limits, key=lambda k: limits[k])
+    lines += [
+        f"Set d = 256 and compare a {GPUS[small].name} ({format_bytes(limits[small])} of shared memory a block) with a "
+        f"{GPUS[large].name} ({format_bytes(limits[large])}). Which cells are lost, and why?",
+        "Choose FlashAttention-2's design with d = 64 and look at Br = 256, Bc = 64. A comment in its source calls "
+        "these tiles slow because registers spill: "
+        f"{plain(DESIGNS['fa2'].needs(Problem(N=1024, d=64, dtype='fp16'), Tiling(256, 64), GPUS['H200']).sentence)}.",
+    ]
+    try_this(lines)
+
+
+def main() -> None:
+    page(
+        "Tile map",
+        "**A tile size must fit before it can be fast:** threads, shared memory and registers forbid most of the map; "
+        "bytes, waves and occupancy decide among the rest.",
+    )
+    notice = st.container()
+    columns = st.columns(4)
+    with columns[0]:
+        N = controls.slider("N", "Sequence length N", options=LENGTHS, default=4096)
+        H = controls.slider("H", "Heads H", options=[1, 2, 3, 4, 8, 16, 32, 64], default=16)
+    with columns[1]:
+        d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
+        B = controls.slider("B", "Batch B", options=[1, 2, 4, 8, 16, 32, 64], default=1)
+    with columns[2]:
+        gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+        causal = controls.causal()
+    with columns[3]:
+        key = controls.choice("design", "Design", DESIGN_NAMES, default="02")
+        colour = controls.choice("colour", "Colour shows", {m: NAMES[m] for m in METRICS}, default="requested")
+    metric: Metric = next(m for m in METRICS if m == colour)
+    gpu, design = GPUS[gpu_key], DESIGNS[key]
+    found = presets(d, causal is not None, gpu)
+    rows, cols = sizes(found)
+    everywhere = (
+        controls.hidden("Br", lo=0, hi=LARGEST, default=0), controls.hidden("Bc", lo=0, hi=LARGEST, default=0),
+    )  # fmt: skip
+    first = tuple(now or usual for now, usual in zip(everywhere, FIRST[key], strict=True))
+    with explained_errors():
+        problem = Problem(B=B, H=H, N=N, d=d, dtype=design.dtypes[0], causal=causal)
+        configuration(
+            B=B, H=H, N=f"{N:,}", d=d, dtype=problem.dtype, causal=causal or "none", GPU=gpu.name, design=design.title,
+            colour=NAMES[metric],
+        )  # fmt: skip
+        drawn = mapped(key, problem, gpu, rows, cols)
+        headline(drawn, metric)
+        left, right = st.columns([3, 2], gap="medium")
+        with right:
+            Br = controls.slider("mBr", "Cell: Br", options=rows, default=nearest(first[0], rows))
+            Bc = controls.slider("mBc", "Cell: Bc", options=cols, default=nearest(first[1], cols))
+            cell = drawn.at(Br, Bc)
+        with left:
+            known = sum(1 for row in drawn.cells for c in row if c.value(metric) is not None)
+            if not known:
+                st.info(nothing(drawn, metric))
+            charts.show(
+                tile_cells(drawn, metric, (Br, Bc), found), key=KEY, on_pick=lambda: picked(rows, cols),
+                alt=f"{NAMES[metric]} for {len(rows)} x {len(cols)} tile sizes; the chosen cell is Br = {Br}, Bc = "
+                f"{Bc}: {shown(cell, metric) or cell.need.why_not or 'no value'}.",
+            )  # fmt: skip
+            legend(drawn, metric, found)
+        with right:
+            numbers(drawn, cell)
+            apply(cell, everywhere)
+            preset_buttons(found)
+        rules(drawn)
+        exercises(drawn, problem, gpu)
+    with notice:
+        controls.notices()
+
+
+def nothing(drawn: TileMap, metric: Metric) -> str:
+    """Why no cell has a value."""
+    if not any(cell.runs for row in drawn.cells for cell in row):
+        return f"No tile size can be on the {drawn.gpu.name} with this design."
+    if metric == "recorded":
+        runs = [run.problem for recording in shipped() for run in recording.runs]
+        lengths = ", ".join(f"{n:,}" for n in sorted({p.Nq for p in runs}))
+        dims = " and ".join(str(d) for d in sorted({p.d for p in runs}))
+        heads = " and ".join(str(h) for h in sorted({p.H for p in runs}))
+        where = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
+        return (
+            f"Nothing is recorded for these settings. Kernel 02 was recorded on {where} at N = {lengths}, d = {dims}, "
+            f"H = {heads}, fp32."
+        )
+    return "There is no model of this number for this design: choose kernel 02, or another colour."
+
+
+main()
