@@ -1,0 +1,200 @@
+"""The roofline as a chart: a slope for each memory level, a ceiling for each arithmetic peak, kernels under them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from fmha.figures import theme
+from fmha.figures.memory_levels import format_speed
+from fmha.figures.sketch import Sketch
+from fmha.roofline import LEVELS, Roof
+
+LEVEL_DASHES = {"SMEM": "dash", "L2": "dashdot", "HBM": "solid"}
+LEVEL_SYMBOLS = {"SMEM": "square", "L2": "diamond", "HBM": "circle"}
+_LABEL_GAP = 0.062  # of the height, between two labels
+_LEFT, _RIGHT = 0.8, 0.75  # decades beside the outermost points, for names
+_SIGNS = {"SMEM": "■", "L2": "◆", "HBM": "●"}
+
+
+class Mark(NamedTuple):
+    """One kernel in the chart: a point at each level, all at one height, joined by a line.
+
+    intensity: FLOPs a byte by level; the key "" is for an implementation whose bytes were not counted. tflops: its
+    height. measured: filled points; otherwise hollow ones.
+    """
+
+    label: str
+    intensity: dict[str, float]
+    tflops: float
+    measured: bool
+
+
+def roof_chart(
+    roofs: Sequence[Roof], marks: Sequence[Mark], used: Sequence[str], *, title: str = "", height: int = 600
+) -> go.Figure:
+    """TFLOP/s against FLOPs a byte, both logarithmic.
+
+    Args:
+        roofs: bandwidths and peaks, from `fmha.roofline.roofs`.
+        used: dtypes of the kernels that are drawn: their peaks are drawn strongly, the others thin.
+    """
+    fig = Sketch(title, height)
+    across = [x for mark in marks for x in mark.intensity.values() if x > 0] or [1.0]
+    peaks = [roof for roof in roofs if not roof.is_memory]
+    slopes = [roof for roof in roofs if roof.is_memory]
+    top = max([*(roof.rate for roof in peaks), *(mark.tflops for mark in marks)], default=1.0)
+    ridges = [top * 1e3 / roof.rate for roof in slopes]
+    low, high = math.log10(min(across)) - _LEFT, math.log10(max(*across, *ridges)) + _RIGHT
+    bottom = math.log10(min([mark.tflops for mark in marks], default=top / 100)) - 0.55
+    ceiling = math.log10(top) + 0.45
+    for roof in slopes:
+        _slope(fig, roof, low, bottom, top)
+    for roof in _merged(peaks):
+        _ceiling(fig, roof, slopes, high, any(name in used for name in roof.level.split(", ")))
+    for mark in marks:
+        _joined(fig, mark)
+    _levels(fig, marks)
+    _labels(fig, marks, ceiling - bottom, height - 150)
+    fig.xaxis(**_decades(low, high), title="arithmetic intensity: FLOPs for each byte that moves at that level")
+    fig.yaxis(**_decades(bottom, ceiling), title="TFLOP/s")
+    fig.update(margin={"t": 120 if title else 84, "r": 12})
+    return fig.figure()
+
+
+def _merged(peaks: Sequence[Roof]) -> list[Roof]:
+    """Peaks of equal height as one: "fp16, bf16"."""
+    heights: dict[float, list[str]] = {}
+    for roof in peaks:
+        heights.setdefault(roof.rate, []).append(roof.level)
+    return [Roof(", ".join(names), rate) for rate, names in heights.items()]
+
+
+def _slope(fig: Sketch, roof: Roof, low: float, bottom: float, top: float) -> None:
+    """A bandwidth: from where it enters the picture to the highest peak."""
+    start = max(10**low, 10**bottom * 1e3 / roof.rate)
+    end = top * 1e3 / roof.rate
+    fig.add_scatter(
+        x=[start, end],
+        y=[roof.tflops(start), roof.tflops(end)],
+        name=f"{_SIGNS[roof.level]} {roof.level} {format_speed(roof.rate)}",
+        mode="lines",
+        line={"color": theme.color(roof.level), "width": 4, "dash": LEVEL_DASHES[roof.level]},
+        hovertemplate=f"{roof.level}: %{{x:.3g}} FLOPs a byte allow %{{y:.3g}} TFLOP/s<extra></extra>",
+    )
+    fig.add_label(
+        math.log10(end), math.log10(top), _SIGNS[roof.level], yanchor="bottom",
+        font={"color": theme.color(roof.level), "size": 20},
+    )  # fmt: skip
+
+
+def _ceiling(fig: Sketch, roof: Roof, slopes: Sequence[Roof], high: float, strong: bool) -> None:
+    """An arithmetic peak, from the steepest slope to the right edge."""
+    start = min((roof.rate * 1e3 / slope.rate for slope in slopes), default=1.0)
+    fig.add_shape(
+        type="line", x0=start, x1=10**high, y0=roof.rate, y1=roof.rate,
+        line={
+            "color": theme.color("REG", 1.0 if strong else 0.5), "width": 4 if strong else 1.5,
+            "dash": "solid" if strong else "dot",
+        },
+    )  # fmt: skip
+    text = f"{roof.level}: {roof.rate:,.4g} TFLOP/s"
+    fig.add_label(
+        high, math.log10(roof.rate), f"<b>{text}</b>" if strong else text, xanchor="right", yanchor="bottom",
+        font={"color": theme.color("REG")}, xshift=-2,
+    )  # fmt: skip
+
+
+def _joined(fig: Sketch, mark: Mark) -> None:
+    """The line that joins the points of one kernel."""
+    xs = sorted(mark.intensity.values())
+    if len(xs) > 1:
+        fig.add_shape(
+            type="line", x0=xs[0], x1=xs[-1], y0=mark.tflops, y1=mark.tflops,
+            line={"color": theme.NEUTRAL, "width": 2, "dash": "solid" if mark.measured else "dot"},
+        )  # fmt: skip
+
+
+def _levels(fig: Sketch, marks: Sequence[Mark]) -> None:
+    """The points, level by level: colour and shape say the level; filled is measured, hollow predicted."""
+    for level in (*LEVELS, ""):
+        here = [mark for mark in marks if level in mark.intensity]
+        if not here:
+            continue
+        color = theme.color(level) if level else theme.color("naive")
+        symbol = LEVEL_SYMBOLS.get(level, "triangle-left")
+        fig.add_scatter(
+            x=[mark.intensity[level] for mark in here],
+            y=[mark.tflops for mark in here],
+            name=f"at {level}" if level else "a library, bytes not counted",
+            mode="markers",
+            showlegend=bool(not level),
+            marker={
+                "symbol": [symbol if mark.measured else f"{symbol}-open" for mark in here],
+                "size": 15 if level else 13,
+                "color": color,
+                "line": {"width": 3, "color": color},
+            },
+            customdata=[[escape(mark.label, quote=False), level or "compulsory bytes"] for mark in here],
+            hovertemplate="%{customdata[0]}, %{customdata[1]}: %{x:.3g} FLOPs a byte, %{y:.3g} TFLOP/s<extra></extra>",
+        )
+
+
+def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> None:
+    """Names, none over another: left of predicted kernels and of libraries, below the row of measured kernels.
+
+    decades, pixels: the height of the plot in both.
+    """
+    gap = _LABEL_GAP * decades
+    below = [m for m in marks if m.measured and "" not in m.intensity]
+    for side in ([m for m in marks if not m.measured], [m for m in marks if "" in m.intensity], below):
+        ordered = sorted(side, key=lambda m: m.tflops)
+        heights = spread([math.log10(m.tflops) for m in ordered], gap)
+        for mark, at in zip(ordered, heights, strict=True):
+            xs, moved = mark.intensity.values(), (math.log10(mark.tflops) - at) / decades * pixels
+            fig.add_annotation(
+                x=math.log10(max(xs) if side is below else min(xs)),
+                y=math.log10(mark.tflops),
+                text=f"<b>{escape(mark.label, quote=False)}</b>",
+                ax=0 if side is below else -30,
+                ay=moved + (22 if side is below else 0),
+                xanchor="right",
+                showarrow=True,
+                arrowhead=0,
+                arrowwidth=1.5 if side is not below else 0.1,
+                arrowcolor=theme.NEUTRAL if side is not below else "rgba(0,0,0,0)",
+                standoff=9,
+            )
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Ascending heights moved as little as it takes to be `gap` apart: groups that touch share their middle."""
+    groups: list[list[float]] = []  # [sum of heights, count]
+    for height in heights:
+        groups.append([height, 1])
+        while len(groups) > 1:
+            below, above = groups[-2], groups[-1]
+            end = below[0] / below[1] + gap * (below[1] - 1) / 2
+            begin = above[0] / above[1] - gap * (above[1] - 1) / 2
+            if begin - end >= gap:
+                break
+            groups[-2:] = [[below[0] + above[0], below[1] + above[1]]]
+    return [total / count + gap * (k - (count - 1) / 2) for total, count in groups for k in range(int(count))]
+
+
+def _decades(low: float, high: float) -> dict[str, Any]:
+    """A logarithmic axis with a tick at each power of ten, in plain numbers."""
+    exponents = range(math.ceil(low), math.floor(high) + 1)
+    return {
+        "type": "log",
+        "range": [low, high],
+        "tickvals": [10.0**e for e in exponents],
+        "ticktext": [f"{10**e:,}" if e >= 0 else f"{10.0**e:.{-e}f}" for e in exponents],
+    }
+
+
+__all__ = ["LEVEL_DASHES", "LEVEL_SYMBOLS", "Mark", "roof_chart", "spread"]

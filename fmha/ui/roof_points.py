@@ -1,0 +1,192 @@
+"""What the roofline page draws: predicted points of a problem, and recorded ones of its nearest. No Streamlit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fmha.figures.roof_chart import Mark
+from fmha.hardware import GPUS, Gpu
+from fmha.kernels import KERNELS
+from fmha.measurement import Entry, Found, Recording, Run, nearest, useful_flops
+from fmha.problem import Problem, Tiling
+from fmha.roofline import LEVELS, Bound, Point, bound, predicted, recorded
+from fmha.traffic import compulsory_bytes
+from fmha.ui.page import plain
+from fmha.ui.sentences import differences, one_line, percent, said
+from fmha.units import format_ratio
+
+# What a reader calls a loop order; this app's kernel of the order in brackets.
+ORDER_TITLES = {"naive": "naive", "kv-outer": "kv-outer (FlashAttention-1)", "q-outer": "q-outer (FlashAttention-2)"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One kernel on the page.
+
+    name, short: for people, with and without what it is. found: where a measured one was recorded; None: predicted.
+    lacking: why a prediction has no shared-memory bytes, a sentence; None when it has them.
+    """
+
+    name: str
+    short: str
+    bound: Bound
+    found: Found | None = None
+    lacking: str | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was run."""
+        return self.found is not None
+
+    @property
+    def tflops(self) -> float:
+        """Its height in the chart: what was measured, or the bound of a prediction."""
+        return self.bound.point.tflops or self.bound.tflops
+
+    def mark(self) -> Mark:
+        """For the chart."""
+        intensity = {level: self.bound.point.intensity(level) for level in LEVELS}
+        return Mark(self.short, {k: x for k, x in intensity.items() if x}, self.tflops, self.measured)
+
+    @property
+    def two_level(self) -> bool:
+        """Whether the bound holds only while every requested byte comes from L2 or device memory."""
+        return not self.measured and self.bound.binds.level in ("L2", "HBM")
+
+    def sentence(self) -> str:
+        """Which roof binds and how far below it the kernel is, Markdown."""
+        limits, point = self.bound.limits, self.bound.point
+        roof, most = limits[0]
+        what = f"{roof.level} bandwidth" if roof.is_memory else f"the {roof.level} peak"
+        text = f"**{self.name}:** {what} binds, at most **{most:.3g} TFLOP/s**"
+        peak = next((limit for r, limit in limits if not r.is_memory), None)
+        if roof.is_memory:
+            text += f" with {point.intensity(roof.level):.3g} FLOPs a byte"
+            text += f"; the {point.dtype} peak is {format_ratio(peak / most)} that" if peak else ""
+        elif len(limits) > 1:
+            text += f"; the nearest memory roof, {limits[1][0].level}, is {format_ratio(limits[1][1] / most)} that"
+        text += ". " + self._measured() if self.measured else "."
+        if self.two_level:
+            text += " Two-level model: caches can lift it."
+        return text + (f" Without shared memory: {self.lacking}" if self.lacking else "")
+
+    def _measured(self) -> str:
+        """How far below its roof a measured kernel is."""
+        got, share = self.bound.point.tflops or 0.0, self.bound.reached or 0.0
+        if share > 1:
+            return f"Measured: {got:.3g} TFLOP/s, {percent(share)} of this roof, which is then drawn too low."
+        far = f", {format_ratio(1 / share)} below it" if share and share <= 2 / 3 else ""
+        return f"Measured: {got:.3g} TFLOP/s{far} ({percent(share)} of it)."
+
+
+def predictions(problem: Problem, tiling: Tiling, gpu: Gpu) -> dict[str, Shown]:
+    """Naive, kv-outer, q-outer under the roofs of `gpu`, from the bytes that the blocks request."""
+    shown = {}
+    for p in predicted(problem, tiling, gpu):
+        if not gpu.is_cuda:  # no kernel of this app runs there, so there are no accesses to count
+            p = dataclasses.replace(p, nbytes={level: n for level, n in p.nbytes.items() if level != "SMEM"})
+        lacking = _lacking(p, problem, tiling, gpu)
+        shown[p.name] = Shown(f"{ORDER_TITLES[p.name]}, predicted", p.name, bound(p, gpu), lacking=lacking)
+    return shown
+
+
+def _lacking(point: Point, problem: Problem, tiling: Tiling, gpu: Gpu) -> str | None:
+    """Why no shared-memory bytes of a loop order are known."""
+    if "SMEM" in point.nbytes:
+        return None
+    kernel = next((k for k in KERNELS.values() if k.order == point.name), None)
+    if kernel is None:
+        return "no kernel of this app has this loop order."
+    if not gpu.is_cuda:
+        return "this app's kernels do not run on this GPU."
+    return plain(kernel.complaint(problem, tiling, gpu) or f"the accesses of kernel {kernel.number} are not known.")
+
+
+def found_kernels(recordings: Iterable[Recording], problem: Problem, tiling: Tiling) -> list[Found]:
+    """For each kernel its recorded entry at this setting or the nearest, if it was right, timed and counted."""
+    known = tuple(recordings)
+    found = (nearest(known, kernel, problem, tiling) for kernel in KERNELS.values())
+    return [f for f in found if f is not None and _right(f.entry) and _point(f) is not None]
+
+
+def measured_kernels(found: Iterable[Found]) -> list[Shown]:
+    """The kernels of `found_kernels` under the roofs of the GPU that ran them."""
+    shown = []
+    for f in found:
+        point = _point(f)
+        if point is not None:
+            tiles = f", {f.entry.tiling[0]} x {f.entry.tiling[1]}" if f.entry.tiling else ""
+            name = f"{f.entry.name} {KERNELS[f.entry.name].name}{tiles}"
+            bounded = bound(point, f.recording.device.gpu)
+            shown.append(Shown(f"{name}, measured", name, bounded, f))
+    return shown
+
+
+def other_tiles(found: Found) -> list[Shown]:
+    """The same kernel in the same run with the other tiles that were recorded."""
+    same = (e for e in found.run.entries if e.name == found.entry.name and e is not found.entry and _right(e))
+    return measured_kernels(dataclasses.replace(found, entry=entry) for entry in same)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A timed library implementation, whose bytes were not counted. name: as text from a file, cut and on one line."""
+
+    name: str
+    dtype: str
+    tflops: float
+    median_us: float
+    run: Run
+
+    def mark(self) -> Mark:
+        """For the chart: at the intensity of the compulsory bytes, which it cannot exceed by much."""
+        p = self.run.problem
+        least = compulsory_bytes(p.replace(dtype=self.dtype))
+        return Mark(self.name.removeprefix("SDPA, "), {"": useful_flops(p) / least}, self.tflops, True)
+
+
+def libraries(run: Run, dtype: str) -> list[Library]:
+    """Library implementations of a run in one dtype, the fastest first."""
+    flops = useful_flops(run.problem)
+    timed = ((e, e.time) for e in run.entries if not e.is_kernel and e.dtype == dtype and not e.absent)
+    found = [
+        Library(one_line(e.title, 26), e.dtype, flops / time.median_us / 1e6, time.median_us, run)
+        for e, time in timed
+        if time is not None and (e.check is None or e.check.ok)
+    ]
+    return sorted(found, key=lambda library: library.median_us)
+
+
+def origin(found: Found) -> str:
+    """Where a measured point is from, one line of Markdown: kernel, device, driver, date, source hash, differences."""
+    device, entry = found.recording.device, found.entry
+    parts = [
+        f"**{said(entry.name, 10)}** measured on {said(device.facts.name, 60)}",
+        f"driver {said(device.driver, 30)}",
+        said(found.run.made[:10], 10),
+        f"source {said(entry.source_hash or 'unknown', 16)}",
+    ]
+    if found.differs:
+        parts.append(f"nearest recording: {differences(found.differs)}")
+    if entry.stale:
+        parts.append("made with an older version of this kernel")
+    return " · ".join(parts)
+
+
+def device_key(found: Found) -> str | None:
+    """The GPU of the list that a recording was made on; None for another model."""
+    key = found.recording.device.gpu.key
+    return key if key in GPUS else None
+
+
+def _right(entry: Entry) -> bool:
+    return entry.check is not None and entry.check.ok and not entry.check.not_finite
+
+
+def _point(found: Found) -> Point | None:
+    """Of one entry; None where its time or its counters are missing."""
+    run = dataclasses.replace(found.run, entries=(found.entry,))
+    points = recorded([dataclasses.replace(found.recording, runs=(run,))])
+    return points[0][0] if points else None

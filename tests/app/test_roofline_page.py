@@ -1,0 +1,173 @@
+"""The roofline page: its sentences hold for the numbers shown, and a measured point stands under its own GPU only."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fmha import measurement
+from fmha.figures.roof_chart import Mark, roof_chart, spread
+from fmha.hardware import GPUS
+from fmha.kernels import KERNELS
+from fmha.measurement import Recording, shipped
+from fmha.problem import Problem, Tiling
+from fmha.roofline import LEVELS, roofs
+from fmha.ui.roof_points import found_kernels, libraries, measured_kernels, other_tiles, predictions
+from tests.app.recordings import TILES
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "roofline.py"
+ASKED, H200 = Problem(H=16, N=4096, d=64), GPUS["H200"]
+
+
+def opened(**settings: str) -> AppTest:
+    at = AppTest.from_file(PAGE, default_timeout=60)
+    for name, text in settings.items():
+        at.query_params[name] = text
+    at.run()
+    assert not at.exception, [e.value for e in at.exception]
+    return at
+
+
+def said(at: AppTest) -> str:
+    return "\n".join(m.value for m in [*at.subheader, *at.markdown, *at.info])
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Replaces the recordings that come with the app."""
+
+    def replace(*recordings: Recording) -> None:
+        monkeypatch.setattr(measurement, "shipped", lambda: recordings)
+
+    return replace
+
+
+def test_the_headline_is_the_bound_by_hand() -> None:
+    """Kernel 02 at 32 x 32: the least of wavefronts x 128 bytes, requested bytes and the peak."""
+    at = opened()
+    flash = predictions(ASKED, TILES, H200)["q-outer"]
+    slowest = max(flash.bound.point.nbytes["SMEM"] / H200.smem_gbps, flash.bound.point.nbytes["HBM"] / H200.hbm_gbps)
+    tflops = flash.bound.point.flops / slowest / 1e3
+    assert f"q-outer can do {tflops:.3g} TFLOP/s" in at.subheader[0].value
+    assert f"{67 / tflops:.0f}x below its fp32 peak: shared memory binds" in at.subheader[0].value
+
+
+def test_sentences_say_the_share_that_the_numbers_have() -> None:
+    at = opened()
+    text = said(at)
+    kernels = measured_kernels(found_kernels(shipped(), ASKED, TILES))
+    assert [k.found.entry.name for k in kernels if k.found] == ["01", "02"]
+    for kernel in kernels:
+        measured, most = kernel.bound.point.tflops, kernel.bound.tflops
+        assert measured is not None and f"{measured:.3g} TFLOP/s" in text
+        assert f"{100 * measured / most:.0f} % of it" in text
+        assert kernel.found and kernel.found.entry.source_hash and kernel.found.entry.source_hash in text
+    assert "NVIDIA H200" in text and "580.159.04" in text
+    shares = [int(x) for x in re.findall(r"(\d+) % of it", text)]
+    assert shares and all(0 < share <= 100 for share in shares)
+
+
+def test_the_nearest_recording_says_how_it_differs() -> None:
+    assert "nearest recording: asked N = 2\\,048" not in said(opened(N="2048"))
+    assert "asked N = 131,072, recorded N = 16,384" in said(opened(N="131072"))
+
+
+def test_another_gpu_has_no_measured_points_and_a_button_back() -> None:
+    at = opened(gpu="A100-80")
+    assert "only. A measured point belongs under the roofs of its own GPU" in said(at)
+    assert "Measured:" not in said(at)
+    at.button(key="show-H200").click()
+    at.run()
+    assert not at.exception and "Measured:" in said(at) and "H200" in at.query_params["gpu"]
+
+
+def test_without_recordings_only_predictions(only: Callable[..., None]) -> None:
+    only()
+    at = opened()
+    assert "only predictions are drawn" in said(at) and "Measured:" not in said(at)
+
+
+def test_a_wrong_result_and_one_without_counters_are_not_drawn() -> None:
+    right = shipped()[0]
+    run = right.runs[0]
+    assert measured_kernels(found_kernels([dataclasses.replace(right, runs=(run,))], run.problem, TILES))
+    no_counters = tuple(dataclasses.replace(e, counters={}) for e in run.entries)
+    no_check = tuple(dataclasses.replace(e, check=None) for e in run.entries)
+    for entries in (no_counters, no_check):
+        less = dataclasses.replace(right, runs=(dataclasses.replace(run, entries=entries),))
+        assert not found_kernels([less], run.problem, TILES)
+
+
+@pytest.mark.parametrize("key", GPUS)
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_every_gpu_and_type(key: str, dtype: str) -> None:
+    at = opened(gpu=key, dtype=dtype, Br="64", Bc="64", causal="br")
+    text = said(at)
+    assert "nan" not in text.lower() and "inf " not in text
+    assert not at.error
+    if not GPUS[key].peak_tflops(dtype):
+        assert any(dtype in w.value for w in at.warning), "what was not taken as asked is said"
+
+
+def test_why_shared_memory_is_missing_is_said() -> None:
+    too_many_threads = predictions(ASKED, Tiling(64, 64), H200)["q-outer"]
+    complaint = KERNELS["02"].complaint(ASKED, Tiling(64, 64), H200)
+    assert complaint and "SMEM" not in too_many_threads.bound.point.nbytes and too_many_threads.lacking
+    assert "4,096" in too_many_threads.lacking.replace("\\", "") or "threads" in too_many_threads.lacking
+    assert too_many_threads.lacking in too_many_threads.sentence()
+    assert predictions(ASKED, TILES, H200)["q-outer"].lacking is None
+    assert "do not run" in str(predictions(ASKED, TILES, GPUS["MI300X"])["q-outer"].lacking)
+
+
+def test_a_bound_of_requested_bytes_is_marked_as_the_two_level_model() -> None:
+    shown = predictions(ASKED.replace(dtype="fp16"), TILES, H200)
+    assert shown["q-outer"].bound.binds.level == "HBM" and "Two-level model" in shown["q-outer"].sentence()
+    assert "Two-level model" not in predictions(ASKED, TILES, H200)["q-outer"].sentence()
+
+
+def test_libraries_and_other_tiles_are_of_the_same_run() -> None:
+    found = found_kernels(shipped(), ASKED, TILES)
+    run = found[0].run
+    peers = libraries(run, "bf16")
+    times = {e.time.median_us for e in run.entries if e.dtype == "bf16" and e.time is not None}
+    assert {p.median_us for p in peers} == times and len(peers) > 2
+    mark = peers[0].mark()
+    assert mark.intensity[""] == pytest.approx(4 * 64 * 4096**2 / (4 * 4096 * 64 * 2))
+    tiles = {s.found.entry.tiling for s in other_tiles(found[1]) if s.found}
+    assert tiles == {e.tiling for e in run.entries if e.name == "02"} - {(32, 32)}
+
+
+def test_the_chart_shows_each_point_under_its_own_slope() -> None:
+    marks = [s.mark() for s in predictions(ASKED, TILES, H200).values()]
+    drawn = roofs(H200, ("fp32", "fp16", "bf16"))
+    fig = roof_chart(drawn, marks, ["fp32"])
+    rates = {roof.level: roof.rate for roof in drawn}
+    touching = 0
+    for level in LEVELS:
+        trace = next(t for t in fig.data if t.name == f"at {level}")
+        for x, y in zip(trace.x, trace.y, strict=True):
+            assert y <= x * rates[level] / 1e3 * (1 + 1e-9)
+            touching += math.isclose(y, x * rates[level] / 1e3)
+        assert all(symbol.endswith("-open") for symbol in trace.marker.symbol), "predictions are hollow"
+    assert touching >= 3, "a prediction that memory binds lies on that memory's slope"
+    texts = [a.text for a in fig.layout.annotations]
+    assert "fp16, bf16: 989 TFLOP/s" in texts and "<b>fp32: 67 TFLOP/s</b>" in texts
+
+
+def test_names_from_files_are_text_in_the_chart() -> None:
+    fig = roof_chart(roofs(H200), [Mark("<b onclick=x>", {"HBM": 1.0}, 1.0, True)], ["fp32"])
+    assert not any("<b onclick" in (a.text or "") for a in fig.layout.annotations)
+
+
+def test_labels_are_spread_no_more_than_needed() -> None:
+    assert spread([0.0, 5.0], 1.0) == [0.0, 5.0]
+    assert spread([1.0, 1.0], 1.0) == [0.5, 1.5]
+    moved = spread([0.0, 0.1, 0.2, 3.0], 1.0)
+    assert all(b - a >= 1.0 - 1e-12 for a, b in itertools.pairwise(moved)) and moved[3] == 3.0
