@@ -28,7 +28,6 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/tiles_in_motion.py", "Tiles in motion"),
         ("lab/hbm_traffic.py", "HBM traffic"),
         ("lab/kernel_lab.py", "Kernel lab"),
-        ("lab/roofline.py", "Roofline"),
         ("lab/tile_map.py", "Tile map"),
         ("lab/roofline.py", "Roofline"),
     ],
