@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = (
     "units errors problem mask inputs reference softmax schedule events gpu_model hardware memory capacity occupancy "
     "timeline state machine simulation traffic check kernels banks bank_sites bank_fmha101 bank_naive bank_kernels "
-    "measurement roofline algorithms papers paper_ratios tile_designs tilemap"
+    "measurement roofline algorithms papers paper_ratios tile_designs tilemap wave_map"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import numpy as np
 import plotly.graph_objects as go
 
-from fmha.figures import theme
-from fmha.figures.sketch import Sketch
+from fmha.figures.tile_map import MapCell
+from fmha.figures.tile_map import tile_map as figure
+from fmha.problem import Tiling
 from fmha.tile_designs import Preset
 from fmha.tilemap import Cell, Metric, TileMap
 from fmha.units import format_bytes, format_time_us
@@ -24,7 +23,7 @@ NAMES: dict[Metric, str] = {
 _ROLES: dict[Metric, str] = {"requested": "REG", "l2": "L2", "time": "HBM", "occupancy": "SMEM", "recorded": "ok"}
 # What stands in a cell that cannot be.
 SHORT = {"threads": "threads", "shared memory": "SMEM", "registers": "regs", "divisibility": "÷", "GPU": "GPU"}
-BEST, PRESET = "★", "◆"
+BEST = "★"
 
 
 def shown(cell: Cell, metric: Metric) -> str:
@@ -42,56 +41,32 @@ def shown(cell: Cell, metric: Metric) -> str:
 def tile_cells(
     drawn: TileMap, metric: Metric, chosen: tuple[int, int], presets: Sequence[Preset] = (), height: int = 560
 ) -> go.Figure:
-    """Br upwards, Bc across; darker is more, the chosen cell is framed, the best one has a star.
+    """The map of one number; the chosen cell is framed, the best one has a star, presets are named.
 
     Args:
-        chosen: (Br, Bc), framed when it is on the map. presets: tiles that get a mark.
+        chosen: (Br, Bc), framed when it is on the map. presets: tiles that somebody chose.
     """
-    rows, columns, role = drawn.rows, drawn.columns, _ROLES[metric]
-    fig = Sketch("", height)
-    flat = [cell for row in drawn.cells for cell in row]
-    x, y = (axis.ravel().tolist() for axis in np.meshgrid(np.arange(len(columns)), np.arange(len(rows))))
-    numbers = [[_scaled(cell, metric) for cell in row] for row in drawn.cells]
-    grid = {"x": list(range(len(columns))), "y": list(range(len(rows))), "xgap": 2, "ygap": 2, "showscale": False}
-    clear = theme.color("skip", 0.14)
-    fig.add_heatmap(
-        z=[[None if cell.runs else 1 for cell in row] for row in drawn.cells], zmin=0, zmax=1,
-        colorscale=[[0, clear], [1, clear]], hoverinfo="skip", **grid,
-    )  # fmt: skip
-    known = [n for row in numbers for n in row if n is not None]
-    low, high = min(known, default=0.0), max(known, default=1.0)
-    fig.add_heatmap(
-        z=numbers, zmin=low, zmax=high if high > low else low + 1, hoverinfo="skip",
-        colorscale=[[0.0, theme.color(role, 0.08)], [1.0, theme.color(role, 0.7)]], **grid,
-    )  # fmt: skip
     best = drawn.best(metric)
-    marked = {(preset.Br, preset.Bc) for preset in presets}
-    texts = []
-    for cell in flat:
-        place = (cell.tiling.Br, cell.tiling.Bc)
-        signs = (BEST if cell is best else "") + (PRESET if place in marked else "")
-        text = shown(cell, metric).replace(" ", "<br>") if cell.runs else SHORT[cell.need.why_not]
-        texts.append("<br>".join(part for part in (signs, text) if part))
-    fig.add_scatter(
-        x=x, y=y, text=texts, mode="text", textfont={"size": 14}, showlegend=False,
-        customdata=[_hover(cell) for cell in flat], hovertemplate="%{customdata}<extra></extra>",
+    cells = [
+        [
+            MapCell(
+                cell.value(metric),
+                "<br>".join(([BEST] if cell is best else []) + shown(cell, metric).split(" ")),
+                _hover(cell),
+                SHORT.get(cell.need.why_not, ""),
+            )
+            for cell in row
+        ]
+        for row in drawn.cells
+    ]
+    return figure(
+        drawn.rows, drawn.columns, cells, role=_ROLES[metric], logarithmic=metric in ("requested", "l2", "time"),
+        chosen=Tiling(*chosen), presets={_initials(p.name): Tiling(p.Br, p.Bc) for p in presets}, height=height,
     )  # fmt: skip
-    if chosen[0] in rows and chosen[1] in columns:
-        i, j = rows.index(chosen[0]), columns.index(chosen[1])
-        fig.add_frame(j - 0.5, i - 0.5, j + 0.5, i + 0.5, theme.color("Q"))
-    plain = {"showgrid": False, "zeroline": False}
-    fig.xaxis(title="Bc, keys in a K/V tile", tickvals=grid["x"], ticktext=[str(c) for c in columns], **plain)
-    fig.yaxis(title="Br, rows in a Q tile", tickvals=grid["y"], ticktext=[str(r) for r in rows], **plain)
-    fig.update(margin={"t": 12}, hovermode="closest")
-    return fig.figure()
 
 
-def _scaled(cell: Cell, metric: Metric) -> float | None:
-    """Where a cell is on the colour scale: bytes and times by their logarithm."""
-    value = cell.value(metric)
-    if value is None:
-        return None
-    return math.log2(max(value, 1e-9)) if metric in ("requested", "l2", "time") else value
+def _initials(name: str) -> str:
+    return name.replace("FlashAttention-", "FA-")
 
 
 def _hover(cell: Cell) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from fmha import Problem, Tiling
-from fmha.figures.tile_cells import BEST, NAMES, PRESET, SHORT, shown, tile_cells
+from fmha.figures.tile_cells import BEST, NAMES, SHORT, shown, tile_cells
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.measurement import shipped
 from fmha.tile_designs import DESIGNS, Preset, presets
@@ -70,7 +70,9 @@ def headline(drawn: TileMap, metric: Metric) -> None:
 def legend(drawn: TileMap, metric: Metric, found: Sequence[Preset]) -> None:
     """What the signs mean, and where the numbers are from."""
     reasons = [f"{SHORT[r]}: {r}" if SHORT[r] != r else r for r in drawn.refused()]
-    signs = f"{BEST} best · {PRESET} " + ", ".join(f"{p.name}'s own {p.Br} x {p.Bc}" for p in found)
+    signs = f"{BEST} best · " + ", ".join(
+        f"{p.name.replace('FlashAttention-', 'FA-')}: {p.name}'s tiles" for p in found
+    )
     st.caption(f"Darker is more. {signs}" + (f" · Grey: forbidden by {', '.join(reasons)}." if reasons else "."))
 
 
