@@ -14,7 +14,7 @@ import numpy as np
 from fmha.levels import Caches, Levels, TensorBytes
 from fmha.lockstep import coherence
 from fmha.problem import Problem
-from fmha.reuse import mean_survival, survival
+from fmha.reuse import mean_survival
 from fmha.traffic import Traffic
 from fmha.units import ceil_div
 
@@ -134,11 +134,11 @@ def _reused(part: TensorBytes, once: float, between: float, caches: Caches, time
     """
     asked = part.l2_read
     sweeps = max(1.0, asked / once if times is None else times)
-    lost = 1 - float(survival(between, caches.l2_room, caches.ways))
-    missed = min(asked, once + (sweeps - 1) * once * lost) if caches.l2_room > 0 else asked
+    lost = between >= caches.l2_bytes
+    missed = min(asked, sweeps * once if lost else once) if caches.l2_bytes > 0 else asked
     return TensorBytes(part.read, 0.0, part.l1_hits, part.merged, asked - missed, missed)
 
 
 def _written(size: float, passing: float, caches: Caches) -> TensorBytes:
     """A tensor that is written at an even pace while `passing` bytes go through L2."""
-    return TensorBytes(written=size, dram_written=size * (1 - mean_survival(passing, caches.l2_room, caches.ways)))
+    return TensorBytes(written=size, dram_written=size * (1 - mean_survival(passing, caches.dirty_room, caches.ways)))

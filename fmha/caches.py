@@ -10,12 +10,10 @@ import numpy as np
 
 from fmha.dispatch import Floats, Ints
 from fmha.levels import Caches, Levels, TensorBytes
-from fmha.lockstep import Fronts, Walk, fronts, walk
+from fmha.lockstep import TICKS, Fronts, Walk, fronts, requests, walk
 from fmha.problem import Problem, Tiling
-from fmha.reuse import bytes_between, mean_survival, survival
+from fmha.reuse import bytes_between, mean_survival
 from fmha.traffic import closed_form
-
-_NEVER_MISSED = 0.25  # of L2: tiles that come again after fewer bytes are there (a miss in 10^6)
 
 
 def q_outer_levels(
@@ -43,30 +41,29 @@ def q_outer_levels(
     p = problem
     walked = walk(p, tiling, sms * blocks_per_sm, order)
     resident = min(blocks_per_sm, max(1.0, walked.total / sms))
-    in_l1 = _l1_share(walked, p, tiling, caches, sms, resident)
-    merged = fronts(walked, caches, sms, rounds, resident, 1 - in_l1)
+    gathered = fronts(walked)
+    held = _held(p, tiling, caches, walked, gathered)
+    asks = requests(walked, gathered, held < 0.5, caches, sms, rounds, resident)
+    beyond_l1 = 1 - _l1_share(walked, p, tiling, caches, sms, resident)[walked.visit_block]
 
     requested = closed_form(p, tiling, "q-outer", write_lse=write_lse).by_tensor
     kv_read = requested.get("K", (0, 0))[0]
     rows = 2 * p.d * p.itemsize  # K and V of one key
-    followed = float(walked.visit_keys.sum())
-    wanted = followed * rows
-    beyond = float(walked.visit_keys @ (1 - in_l1)[walked.visit_block]) * rows if len(in_l1) else 0.0
-    asked = float(merged.requests @ merged.keys) * rows
-    missed = _missed(p, tiling, caches, walked, merged, rows)
-    scale = 2 * kv_read / wanted if wanted else 0.0
-    dram = _all_misses(missed, asked, scale, p, merged, rows)
-    half = 0.5 * scale
+    loads = walked.visit_keys * float(rows)
+    wanted, beyond = float(loads.sum()), float(loads @ beyond_l1)
+    asked = np.bincount(gathered.of_visit, loads * beyond_l1 * asks, len(gathered.keys))
+    scale = kv_read / wanted if wanted else 0.0  # of one of K and V, and of all blocks
+    missed = _missed(p, caches, gathered, held, asked, rows, scale)
     kv = TensorBytes(
         read=float(kv_read),
-        l1_hits=half * (wanted - beyond),
-        merged=half * (beyond - asked),
-        l2_hits=half * asked - dram / 2,
-        dram_read=dram / 2,
+        l1_hits=scale * (wanted - beyond),
+        merged=scale * (beyond - float(asked.sum())),
+        l2_hits=scale * float(asked.sum()) - missed,
+        dram_read=missed,
     )
     vector = p.B * p.H * p.Nq * p.d * p.itemsize
     passing = vector + caches.copies * (2 * p.B * p.Hk * p.Nk * p.d * p.itemsize + vector)
-    clean = 1 - mean_survival(passing, caches.l2_room, caches.ways)
+    clean = 1 - mean_survival(passing, caches.dirty_room, caches.ways)
     by_tensor = {
         "Q": TensorBytes(read=float(vector), dram_read=float(vector)),
         "K": kv,
@@ -79,17 +76,20 @@ def q_outer_levels(
     return Levels(function, by_tensor)
 
 
-def _all_misses(missed: float, asked: float, scale: float, p: Problem, merged: Fronts, rows: int) -> float:
-    """DRAM bytes of K and V of the whole run: every real key once, and what is missed again in proportion."""
-    if not asked:
-        return 0.0
-    strips = np.unique(merged.strip, return_index=True)[1]
-    once_followed = float(merged.keys[strips].sum()) * rows
-    stops = [p.key_range(b) for b in range(p.B)]
-    once = sum(stop - start for start, stop in stops) * p.Hk * rows
-    once = min(once, asked * scale)
-    again = (missed - once_followed) * scale
-    return min(max(once + again, once), asked * scale)
+def _missed(
+    p: Problem, caches: Caches, gathered: Fronts, held: Floats, asked: Floats, rows: int, scale: float
+) -> float:
+    """Bytes of K (and as many of V) that come from DRAM in the whole run: each once, and those that L2 lost.
+
+    The first request of a front misses what is not held; the others find it, if L2 can hold the strip at all.
+    """
+    once = 0.5 * rows * p.Hk * sum(stop - start for start, stop in (p.key_range(b) for b in range(p.B)))
+    size = gathered.keys * float(rows)
+    lone = np.minimum(asked, size)
+    fits = caches.copies * size <= caches.l2_bytes
+    again = np.where(gathered.first, 0.0, (1 - held) * lone) + np.where(fits, 0.0, asked - lone)
+    total = scale * float(asked.sum())
+    return min(once + scale * float(again.sum()), total) if caches.l2_bytes > 0 else total
 
 
 def _l1_share(walked: Walk, p: Problem, tiling: Tiling, caches: Caches, sms: int, resident: float) -> Floats:
@@ -138,42 +138,21 @@ def _found(walked: Walk, before: Ints, after: Ints, room: int) -> Ints:
     return np.maximum(np.where(was == now, again, np.where(now, turned_down, turned_up)), 0)
 
 
-def _missed(p: Problem, tiling: Tiling, caches: Caches, walked: Walk, merged: Fronts, rows: int) -> float:
-    """Bytes of K and V that the fronts read from DRAM.
-
-    The first request of a front misses when the strip is new or did not survive; the others find it, unless L2 cannot
-    even hold the strip itself.
-    """
-    if not len(merged.strip):
-        return 0.0
-    kv = merged.keys * float(rows)
-    first = np.zeros(len(kv), np.bool_)
-    first[np.unique(merged.strip, return_index=True)[1]] = True
-    room = caches.l2_room
-    own = survival(caches.copies * kv, room, None) if room > 0 else np.zeros(len(kv))
-    vector = tiling.Br * p.d * p.itemsize
-    widest = caches.copies * 2 * p.Nk * p.d * p.itemsize * min(p.B * p.Hk, walked.blocks) + walked.blocks * vector * 3
-    if widest <= _NEVER_MISSED * room:
-        held = np.where(first, 0.0, own)
-    else:
-        held = np.where(first, 0.0, own * _held(caches, walked, merged, kv, vector))
-    lone = np.minimum(merged.requests, 1.0)
-    return float(((1 - held) * lone * kv + (merged.requests - lone) * (1 - own) * kv).sum())
-
-
-def _held(caches: Caches, walked: Walk, merged: Fronts, kv: Floats, vector: int) -> Floats:
-    """Probability that each front's strip survived in L2 since it was used last."""
-    blocks = walked.blocks
-    strips = int(merged.strip.max()) + 1
+def _held(p: Problem, tiling: Tiling, caches: Caches, walked: Walk, gathered: Fronts) -> Floats:
+    """Whether L2 still holds each front's strip: 1, or 0 when it is new or was thrown out. Plain LRU."""
+    kv = gathered.keys * float(2 * p.d * p.itemsize)
+    strips = int(gathered.strip.max(initial=-1)) + 1
+    blocks, vector = walked.blocks, float(tiling.Br * p.d * p.itemsize)
+    size = np.zeros(strips)
+    np.maximum.at(size, gathered.strip, caches.copies * kv)  # whole, also where a mask leaves less of it
+    if size.sum() + blocks * vector * (1 + caches.copies) < caches.l2_bytes:
+        return np.where(gathered.first, 0.0, 1.0)
     # A block reads its Q tile when it starts and writes its O tile when it ends; both only pass through.
-    tile = np.concatenate([merged.strip, strips + np.arange(2 * blocks)])
-    nbytes = np.concatenate(
-        [caches.copies * kv, np.full(blocks, float(vector)), np.full(blocks, float(caches.copies * vector))]
-    )
-    at = np.concatenate([merged.moment / 64, walked.start, walked.start + walked.duration])
+    tile = np.concatenate([gathered.strip, strips + np.arange(2 * blocks)])
+    size = np.concatenate([size, np.full(blocks, vector), np.full(blocks, caches.copies * vector)])
+    at = np.concatenate([gathered.moment / TICKS, walked.start, walked.start + walked.duration])
     order = np.argsort(at, kind="stable")
-    size = np.zeros(int(tile.max()) + 1)
-    np.maximum.at(size, tile, nbytes)  # a strip counts whole, also where a mask leaves less of it
     between = np.empty(len(tile))
     between[order] = bytes_between(tile[order], size[tile[order]])
-    return survival(between[: len(kv)], caches.l2_room, caches.ways)
+    fits = between[: len(kv)] + size[gathered.strip] <= caches.l2_bytes
+    return np.asarray(fits, np.float64)

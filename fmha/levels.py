@@ -15,7 +15,7 @@ from fmha.hardware import Gpu
 
 MERGING_SMS = 4
 WAYS = 16
-L2_SHARE = 0.9
+DIRTY_SHARE = 0.8
 # GPUs whose L2 cache is two halves, each next to half of the SMs.
 _TWO_HALVES = ("8.0", "9.0", "10.0")
 
@@ -24,23 +24,23 @@ _TWO_HALVES = ("8.0", "9.0", "10.0")
 class Caches:
     """What the model knows of a GPU's caches.
 
-    l1_bytes: of one SM, what shared memory leaves. l2_bytes: of the whole L2; l2_share: the part of it that behaves
-    like one LRU cache. ways: lines of a set. copies: places that a line takes in L2 once it is written or used by
-    several SMs; a line that one SM reads takes one. merging_sms: neighbours whose requests for a line can be served by
-    one; 1: none are.
+    l1_bytes: of one SM, what shared memory leaves. l2_bytes: of the whole L2, which throws out what was used longest
+    ago. copies: places that a line takes in L2 once it is written or used by several SMs; a line that one SM reads
+    takes one. dirty_share, ways: written lines are held as in a smaller cache of sets of `ways` lines (None: one set).
+    merging_sms: neighbours whose requests for a line can be served by one; 1: none are.
     """
 
     l1_bytes: float
     l2_bytes: float
-    l2_share: float = L2_SHARE
-    ways: int | None = WAYS
     copies: int = 2
     merging_sms: int = MERGING_SMS
+    dirty_share: float = DIRTY_SHARE
+    ways: int | None = WAYS
 
     @property
-    def l2_room(self) -> float:
-        """Bytes of L2 that the model counts with."""
-        return self.l2_bytes * self.l2_share
+    def dirty_room(self) -> float:
+        """Bytes of L2 for lines that were written."""
+        return self.l2_bytes * self.dirty_share
 
 
 def caches_of(gpu: Gpu, smem_in_use: int) -> Caches:

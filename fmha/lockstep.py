@@ -1,15 +1,15 @@
 """Who asks for which K/V tile at the same moment: blocks that run in step, and how long they stay so.
 
-Blocks of one head that start together and do the same work ask for the same tile at the same time. Recordings of an
-H200 show that four neighbouring SMs then need one request to L2, not four: something between L1 and L2 merges them
-(Nsight Compute's documentation calls such a unit the L2 request coalescer). It happens only while the four are in step,
-so the model follows who starts when. Out of step they come by small differences in every visit, like a random walk:
+Blocks of one head that start together and do the same work ask for the same tile at the same time. Counters of an H200
+show that four neighbouring SMs then need one request to L2, not four: something between L1 and L2 merges them (Nsight
+Compute's documentation calls such a unit the L2 request coalescer). It happens only while the four are in step, so the
+model follows who starts when. Small differences in every visit bring them out of step, like a random walk:
 
     coherence(v) = 1 / (1 + sqrt(v / v0))
 
-is the share of merging that is left after v visits. A visit of a tile that nobody has used before does not count: all
-wait for DRAM, and go on together. v0 is smaller when a thread waits for several loads one after the other in a visit,
-and much smaller when blocks share an SM, because the scheduler prefers one of them.
+is the share of merging that is left after v visits. A visit whose tile must come from DRAM does not count: all wait for
+it, and go on together. v0 is smaller when a thread waits for several loads one after the other in a visit, and much
+smaller when blocks share an SM, because then the scheduler prefers one of them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from fmha.problem import Problem, Tiling
 from fmha.units import ceil_div
 
 IN_STEP_VISITS = 64.0  # v0 of a block that has its SM to itself and waits for one load in a visit
-COLD_VISIT = 0.003  # what a visit counts that all wait for
+AT_ONCE = 0.1  # visits: how far out of step blocks are within the first one
 SHRINKS = 0.9  # of the time of a visit: in proportion to the scores that a mask leaves in the tile
-_TICKS = 64  # of a visit: blocks that are closer than that ask at the same moment
+TICKS = 64  # of a visit: blocks that are closer than that ask at the same moment
 
 
 def in_step_visits(rounds: float, resident: float) -> float:
@@ -46,12 +46,14 @@ def coherence(visits: NDArray[Any] | float, v0: float) -> Floats:
 class Reach:
     """The K/V tiles that each Q tile sees, `first` <= j < `end`, and how long it is at them, in visits of whole tiles.
 
-    first, end: [B, Tr]. partial: [B, Tr, p], the time of the last p visits; those before take 1 each.
+    first, end: [B, Tr]. partial: [B, Tr, p], the time of the last p visits; those before take `pace` each, [B, Tr]: 1,
+    or less for a ragged last Q tile.
     """
 
     first: Ints
     end: Ints
     partial: Floats
+    pace: Floats
 
     @property
     def whole(self) -> Ints:
@@ -61,7 +63,7 @@ class Reach:
     @property
     def duration(self) -> Floats:
         """Time of each Q tile: [B, Tr]."""
-        return self.whole + self.partial.sum(axis=2)
+        return np.asarray(self.whole * self.pace + self.partial.sum(axis=2))
 
 
 def reach(problem: Problem, tiling: Tiling) -> Reach:
@@ -72,7 +74,8 @@ def reach(problem: Problem, tiling: Tiling) -> Reach:
     rows = np.minimum(Br, p.Nq - np.arange(Tr) * Br)
     real = np.arange(Br) < rows[:, None]
     last = ceil_div(Br, Bc) + 1 if p.causal_offset is not None else 0
-    known: dict[tuple[int, int], tuple[Ints, Ints, Floats]] = {}
+    pace = 1 - SHRINKS * (1 - rows / Br)
+    known: dict[tuple[int, int], tuple[Any, ...]] = {}
     for b in range(p.B):
         if p.key_range(b) in known:
             continue
@@ -84,11 +87,11 @@ def reach(problem: Problem, tiling: Tiling) -> Reach:
         for k in range(last):
             j = end - last + k
             seen = np.clip(np.minimum(high, (j[:, None] + 1) * Bc) - np.maximum(low, j[:, None] * Bc), 0, None)
-            share = np.where(real, seen, 0).sum(axis=1) / (rows * Bc)
+            share = np.where(real, seen, 0).sum(axis=1) / (Br * Bc)
             partial[:, k] = np.where(j >= first, 1 - SHRINKS * (1 - share), 0.0)
-        known[p.key_range(b)] = first, end, partial
+        known[p.key_range(b)] = first, end, partial, pace
     parts = [known[p.key_range(b)] for b in range(p.B)]
-    return Reach(*(np.stack([part[k] for part in parts]) for k in range(3)))  # type: ignore[arg-type]
+    return Reach(*(np.stack([part[k] for part in parts]) for k in range(4)))
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     stops = np.array([p.key_range(entry)[1] for entry in range(p.B)])[b][block]
     keys = np.minimum(to_tile * Bc, stops) - np.maximum(from_tile * Bc, starts)
     kv_head = (b * p.Hk + h // p.group)[block]
-    moment = np.rint((start[block] + passed) * _TICKS).astype(np.int64)
+    moment = np.rint((start[block] + passed) * TICKS).astype(np.int64)
     return Walk(
         heads * Tr, strip, worker, slot, start, duration, first, end, backward,
         block, kv_head * ceil_div(Tc, strip) + at, keys, moment,
@@ -164,76 +167,76 @@ def _time_to(seen: Reach, b: Ints, tile: Ints, block: Ints, j: Ints) -> Floats:
     """Time from a block's start until it comes to K/V tile j, for each visit."""
     done = j - seen.first[b, tile][block]
     whole = seen.whole[b, tile][block]
+    pace = seen.pace[b, tile][block]
     late = seen.partial.shape[2]
     if not late:
-        return done.astype(np.float64)
+        return np.asarray(done * pace)
     sums = np.concatenate([np.zeros((*seen.partial.shape[:2], 1)), np.cumsum(seen.partial, axis=2)], axis=2)
     step = np.clip(late - (seen.end[b, tile][block] - j), 0, late)
-    return np.asarray(np.minimum(done, whole) + sums[b[block], tile[block], step])
+    return np.asarray(np.minimum(done, whole) * pace + sums[b[block], tile[block], step])
 
 
 @dataclass(frozen=True)
 class Fronts:
     """Visits of one strip at one moment, by all blocks that are in step there. Rows are in time order.
 
-    requests: how many times L2 is asked for the strip; wanted: how many visits there are. keys: of the strip. moment,
-    strip: when and which. by_visit: requests that each visit of the walk accounts for.
+    of_visit: the front of each visit of the walk. strip, moment, keys: which, when, how large. first: the strip was
+    not used before.
     """
 
+    of_visit: Ints
     strip: Ints
     moment: Ints
     keys: Ints
-    wanted: Floats
-    requests: Floats
-    by_visit: Floats
+    first: NDArray[np.bool_]
 
 
-def fronts(walked: Walk, caches: Caches, sms: int, rounds: float, resident: float, sharing: Floats) -> Fronts:
-    """What the visits become when neighbours in step are served by one request.
-
-    Args:
-        resident: blocks that share an SM, on average.
-        sharing: [blocks] share of a block's visits that reach beyond L1.
-    """
-    strip, moment, block = walked.visit_strip, walked.moment, walked.visit_block
-    visits = len(strip)
-    if not visits:
-        nothing = np.zeros(0, np.int64)
-        return Fronts(nothing, nothing, nothing, nothing * 1.0, nothing * 1.0, nothing * 1.0)
-    slot = walked.slot[block]
+def fronts(walked: Walk) -> Fronts:
+    """The visits, gathered by strip and moment."""
+    strip, moment = walked.visit_strip, walked.moment
     by_time = np.lexsort((strip, moment))
-    new = np.ones(visits, np.bool_)
+    new = np.ones(len(strip), np.bool_)
     new[1:] = (np.diff(moment[by_time]) != 0) | (np.diff(strip[by_time]) != 0)
-    front = np.empty(visits, np.int64)
+    front = np.empty(len(strip), np.int64)
     front[by_time] = np.cumsum(new) - 1
     rows = by_time[new]
-    cold_front = np.zeros(len(rows), np.bool_)
-    cold_front[np.unique(strip[rows], return_index=True)[1]] = True
-
-    age = _age(slot, moment, cold_front[front], walked.strip, resident)
-    group = (slot % sms) // caches.merging_sms
-    squad = front * (sms + 1) + group
-    _, inside, members = np.unique(squad, return_inverse=True, return_counts=True)
-    left = coherence(age, in_step_visits(rounds, resident))
-    together = np.bincount(inside, left) / members
-    asked = (1 - together * (1 - 1 / members))[inside] * sharing[block]
+    first = np.zeros(len(rows), np.bool_)
+    first[np.unique(strip[rows], return_index=True)[1]] = True
     keys = np.zeros(len(rows), np.int64)
     np.maximum.at(keys, front, walked.visit_keys)
-    wanted = np.bincount(front, walked.visit_keys) / np.maximum(keys, 1)
-    requests = np.bincount(front, asked * walked.visit_keys) / np.maximum(keys, 1)
-    return Fronts(strip[rows], moment[rows], keys, wanted, requests, asked)
+    return Fronts(front, strip[rows], moment[rows], keys, first)
 
 
-def _age(slot: Ints, moment: Ints, cold: NDArray[np.bool_], strip: int, resident: float) -> Floats:
-    """Visits that counted before each visit, on its slot."""
+def requests(
+    walked: Walk, gathered: Fronts, awaited: NDArray[np.bool_], caches: Caches, sms: int, rounds: float, resident: float
+) -> Floats:
+    """Requests to L2 that each visit accounts for, [visits]: 1 alone, down to 1 / `merging_sms` in step.
+
+    Args:
+        awaited: [fronts] whether the strip must come from DRAM.
+        rounds: loads that a thread makes one after the other in a visit.
+        resident: blocks that share an SM, on average.
+    """
+    if not len(gathered.of_visit):
+        return np.zeros(0)
+    slot = walked.slot[walked.visit_block]
+    age = _age(slot, walked.moment, awaited[gathered.of_visit], walked.strip, resident)
+    squad = gathered.of_visit * (sms + 1) + (slot % sms) // caches.merging_sms
+    _, inside, members = np.unique(squad, return_inverse=True, return_counts=True)
+    left = np.bincount(inside, coherence(age, in_step_visits(rounds, resident))) / members
+    return np.asarray((1 - left * (1 - 1 / members))[inside])
+
+
+def _age(slot: Ints, moment: Ints, awaited: NDArray[np.bool_], strip: int, resident: float) -> Floats:
+    """How far each visit is out of step: visits on its slot before it, but for those that all had to wait for.
+
+    Blocks that share an SM do not wait together: another one takes the time.
+    """
     order = np.lexsort((moment, slot))
-    alone = resident <= 1
-    step = np.where(cold[order], COLD_VISIT, 1.0) * strip if alone else np.full(len(order), float(strip))
-    passed = np.cumsum(step)
+    step = np.where(awaited[order] & (resident <= 1), 0.0, float(strip))
     begins = np.ones(len(order), np.bool_)
     begins[1:] = np.diff(slot[order]) != 0
-    # Half of a strip's own visits have passed on average.
-    base = np.maximum.accumulate(np.where(begins, passed - step, 0.0))
+    before = np.cumsum(step) - step
     age = np.empty(len(order))
-    age[order] = passed - base - (step + min(strip, 1)) / 2 if alone else passed - base - (step - 1) / 2
-    return np.maximum(age, 0.0)
+    age[order] = before - before[begins][np.cumsum(begins) - 1] + step / 2 + AT_ONCE
+    return age
