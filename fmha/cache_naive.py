@@ -1,7 +1,7 @@
 """Bytes at each level for the three functions of naive attention (kernel 01), in closed form.
 
 Every block of a function does the same work, so nothing has to be followed block by block. What neighbours share is
-read off the block index: tiles of Q or P by blocks next to one another, tiles of K or V by blocks a row or a pair apart.
+read off the block index: a tile of Q or P by blocks next to one another, of K or V by blocks a row or a pair apart.
 S and P are streams: each byte is used once and passes L2. Caches are cold before each function.
 """
 
@@ -67,7 +67,7 @@ def naive_levels(
     heads, matrix = p.B * p.H, requested.by_tensor["S"][1]
     pitch = matrix // (4 * heads * p.Nq)
     Tr, Tc, Td = ceil_div(p.Nq, TILE), ceil_div(pitch, TILE), ceil_div(p.d, TILE)
-    size = {name: 4 * heads * p.Nq * p.d for name in "QO"} | {name: 4 * p.B * p.Hk * p.Nk * p.d for name in "KV"}
+    size = dict.fromkeys("QO", 4 * heads * p.Nq * p.d) | dict.fromkeys("KV", 4 * p.B * p.Hk * p.Nk * p.d)
     read = {name: float(moved[0]) for name, moved in requested.by_tensor.items()}
 
     function = "naive_scores"

@@ -24,6 +24,7 @@ def q_outer_levels(
     sms: int,
     blocks_per_sm: int,
     rounds: float = 1.0,
+    most: int = 30_000,
     order: str = "head-major",
     write_lse: bool = False,
     function: str = "fmha101",
@@ -33,13 +34,14 @@ def q_outer_levels(
     Args:
         blocks_per_sm: blocks that an SM holds at once.
         rounds: loads that a thread makes one after the other to fetch its part of a K or V tile.
+        most: visits that are followed one by one, see `fmha.lockstep.walk`; fewer are faster and less exact.
         order: one of `fmha.dispatch.BLOCK_ORDERS`.
 
     Raises:
         ProblemError: unknown block order.
     """
     p = problem
-    walked = walk(p, tiling, sms * blocks_per_sm, order)
+    walked = walk(p, tiling, sms * blocks_per_sm, order, most)
     resident = min(blocks_per_sm, max(1.0, walked.total / sms))
     gathered = fronts(walked)
     held = _held(p, tiling, caches, walked, gathered)
@@ -49,14 +51,18 @@ def q_outer_levels(
     requested = closed_form(p, tiling, "q-outer", write_lse=write_lse).by_tensor
     kv_read = requested.get("K", (0, 0))[0]
     rows = 2 * p.d * p.itemsize  # K and V of one key
-    loads = walked.visit_keys * float(rows)
+    loads = walked.visit_keys * walked.weight[walked.visit_block] * rows
     wanted, beyond = float(loads.sum()), float(loads @ beyond_l1)
-    asked = np.bincount(gathered.of_visit, loads * beyond_l1 * asks, len(gathered.keys))
-    scale = kv_read / wanted if wanted else 0.0  # of one of K and V, and of all blocks
-    missed = _missed(p, caches, gathered, held, asked, rows, scale)
+    asked = np.bincount(gathered.of_visit, loads * beyond_l1 * asks, len(gathered.keys)).astype(np.float64)
+    scale = kv_read / wanted if wanted else 0.0  # one of K and V
+    heavy = np.bincount(gathered.of_visit, loads, len(gathered.keys)) / np.maximum(
+        np.bincount(gathered.of_visit, walked.visit_keys * rows, len(gathered.keys)), 1
+    )
+    size = np.asarray(heavy * gathered.keys * rows, np.float64)
+    missed = _missed(p, caches, gathered, held, asked, size, scale)
     kv = TensorBytes(
         read=float(kv_read),
-        l1_hits=scale * (wanted - beyond),
+        l1_hits=max(0.0, scale * (wanted - beyond)),
         merged=scale * (beyond - float(asked.sum())),
         l2_hits=scale * float(asked.sum()) - missed,
         dram_read=missed,
@@ -71,22 +77,22 @@ def q_outer_levels(
         "O": TensorBytes(written=float(vector), dram_written=vector * clean),
     }
     if "LSE" in requested:
-        size = float(requested["LSE"][1])
-        by_tensor["LSE"] = TensorBytes(written=size, dram_written=size * clean)
+        lse = float(requested["LSE"][1])
+        by_tensor["LSE"] = TensorBytes(written=lse, dram_written=lse * clean)
     return Levels(function, by_tensor)
 
 
 def _missed(
-    p: Problem, caches: Caches, gathered: Fronts, held: Floats, asked: Floats, rows: int, scale: float
+    p: Problem, caches: Caches, gathered: Fronts, held: Floats, asked: Floats, size: Floats, scale: float
 ) -> float:
     """Bytes of K (and as many of V) that come from DRAM in the whole run: each once, and those that L2 lost.
 
     The first request of a front misses what is not held; the others find it, if L2 can hold the strip at all.
     """
-    once = 0.5 * rows * p.Hk * sum(stop - start for start, stop in (p.key_range(b) for b in range(p.B)))
-    size = gathered.keys * float(rows)
+    keys = sum(stop - start for start, stop in (p.key_range(b) for b in range(p.B)))
+    once = float(p.Hk * keys * p.d * p.itemsize)
     lone = np.minimum(asked, size)
-    fits = caches.copies * size <= caches.l2_bytes
+    fits = caches.copies * gathered.keys * 2 * p.d * p.itemsize <= caches.l2_bytes
     again = np.where(gathered.first, 0.0, (1 - held) * lone) + np.where(fits, 0.0, asked - lone)
     total = scale * float(asked.sum())
     return min(once + scale * float(again.sum()), total) if caches.l2_bytes > 0 else total
@@ -129,7 +135,10 @@ def _found(walked: Walk, before: Ints, after: Ints, room: int) -> Ints:
     low = np.maximum(walked.first[before], walked.first[after])
     high = np.minimum(walked.end[before], walked.end[after])
     was, now = walked.backward[before], walked.backward[after]
-    widest, lowest = np.maximum(walked.end[before], walked.end[after]), np.minimum(walked.first[before], walked.first[after])
+    widest, lowest = (
+        np.maximum(walked.end[before], walked.end[after]),
+        np.minimum(walked.first[before], walked.first[after]),
+    )
     turned_down = high - np.maximum(low, widest - room)  # forward, then backward: the last tiles are near
     turned_up = np.minimum(high, lowest + room) - low  # backward, then forward
     # The same way twice: between two uses of a tile all others of the block before have passed.

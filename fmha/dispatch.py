@@ -64,9 +64,9 @@ def deal(duration: Floats, slots: int, at: float = 0.0) -> tuple[Floats, Ints]:
     start, chosen = np.empty(count), np.empty(count, np.int64)
     free = [(at, slot) for slot in range(slots)]
     for block, lasts in enumerate(duration.tolist()):
-        begins, slot = free[0]
-        start[block], chosen[block] = begins, slot
-        heapq.heapreplace(free, (begins + lasts, slot))
+        begins, place = free[0]
+        start[block], chosen[block] = begins, place
+        heapq.heapreplace(free, (begins + lasts, place))
     return start, chosen
 
 

@@ -33,7 +33,7 @@ TICKS = 64  # of a visit: blocks that are closer than that ask at the same momen
 
 
 def in_step_visits(rounds: float, resident: float) -> float:
-    """v0: visits after which half of the merging is left, for `resident` blocks on an SM and `rounds` loads a thread."""
+    """v0: visits after which half of the merging is left, for `resident` blocks an SM and `rounds` loads in a row."""
     return IN_STEP_VISITS / max(rounds, 1.0) / max(resident, 1.0) ** 2
 
 
@@ -99,8 +99,9 @@ class Walk:
     """Blocks of kernel 02 on the SMs, and their visits of *strips*, `strip` K/V tiles that are taken as one.
 
     total: blocks of the launch; the first `blocks` of them, in the order in which they are handed out, are followed.
-    Of each block: worker (head x Tr + Q tile), slot, start; first and end (tiles). Of each visit: its block, strip (of
-    a K/V head, numbered through), keys it loads, and moment (whole ticks of a visit).
+    Of each block: worker (head x Tr + Q tile), slot, start and duration (visits), first and end (tiles), whether it
+    goes backward, and weight: how many blocks it stands for; the last third stands for those that are not followed.
+    Of each visit: its block, strip (of a K/V head, numbered through), keys it loads, and moment (ticks of a visit).
     """
 
     total: int
@@ -112,6 +113,7 @@ class Walk:
     first: Ints
     end: Ints
     backward: NDArray[np.bool_]
+    weight: Floats
     visit_block: Ints
     visit_strip: Ints
     visit_keys: Ints
@@ -123,18 +125,19 @@ class Walk:
         return len(self.worker)
 
 
-def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major", most: int = 60_000) -> Walk:
+def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major", most: int = 30_000) -> Walk:
     """Deal the blocks out to `slots` places and list their visits.
 
-    most: about so many visits are listed. Beyond, K/V tiles are taken together in strips, down to 16 of a head, and
-    then only the first blocks are followed, at least three times as many as there are slots.
+    most: about so many visits are listed. Beyond, K/V tiles are taken together in strips, down to 16 of a head (8 when
+    no mask cuts tiles), and then only the first blocks are followed, at least six times as many as there are slots.
     """
-    p, Br, Bc = problem, tiling.Br, tiling.Bc
+    p, Bc = problem, tiling.Bc
     Tr, Tc, heads = tiling.Tr(p), tiling.Tc(p), p.B * p.H
     seen = reach(p, tiling)
-    per_head = (seen.end - seen.first).sum(axis=1).mean() * 1.0
-    strip = int(min(max(1, round(per_head * heads / most)), max(1, Tc // 16)))
-    follow = max(3 * slots, int(most * strip / max(per_head / Tr, 1.0)))
+    visits = max(float((seen.end - seen.first).mean()), 1.0)  # of a block
+    strips = 16 if seen.partial.shape[2] else 8
+    strip = int(min(max(1, round(visits * heads * Tr / most)), max(1, Tc // strips)))
+    follow = max(6 * slots, int(most * strip / visits))
     worker = blocks_in_order(order, heads, Tr)[:follow]
     head, tile = np.divmod(worker, Tr)
     b, h = np.divmod(head, p.H)
@@ -155,10 +158,15 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     starts = np.array([p.key_range(entry)[0] for entry in range(p.B)])[b][block]
     stops = np.array([p.key_range(entry)[1] for entry in range(p.B)])[b][block]
     keys = np.minimum(to_tile * Bc, stops) - np.maximum(from_tile * Bc, starts)
+    weight = np.ones(len(worker))
+    if len(worker) < heads * Tr:
+        last = slice(len(worker) - len(worker) // 3, None)
+        every = float((seen.end - seen.first).sum()) * p.H
+        weight[last] += (every - float((end - first).sum())) / max(float((end - first)[last].sum()), 1.0)
     kv_head = (b * p.Hk + h // p.group)[block]
     moment = np.rint((start[block] + passed) * TICKS).astype(np.int64)
     return Walk(
-        heads * Tr, strip, worker, slot, start, duration, first, end, backward,
+        heads * Tr, strip, worker, slot, start, duration, first, end, backward, weight,
         block, kv_head * ceil_div(Tc, strip) + at, keys, moment,
     )  # fmt: skip
 

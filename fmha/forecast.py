@@ -1,0 +1,275 @@
+"""What a run of a kernel will do on a GPU: bytes at every level, and time, before anything is launched.
+
+Bytes are those of `fmha.caches` and `fmha.cache_naive`. Time is that of the scarcest resource of each function: turns
+of the shared-memory banks, issue slots, multiply-adds, L2, DRAM; the busiest SM counts. Each resource is reached to a
+degree that was measured on an H200 (`FITTED`). On other GPUs it is an estimate that nothing here has checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fmha.bank_kernels import smem_use
+from fmha.cache_naive import IN_STEP_STEPS, naive_levels
+from fmha.caches import q_outer_levels
+from fmha.dispatch import Waves, blocks_in_order, check_block_order, deal
+from fmha.errors import LimitError
+from fmha.hardware import KIB, Gpu
+from fmha.kernels import Kernel, Launch, Plan
+from fmha.levels import DIRTY_SHARE, MERGING_SMS, Caches, Levels, TensorBytes, caches_of, together
+from fmha.lockstep import AT_ONCE, IN_STEP_VISITS, SHRINKS, reach
+from fmha.occupancy import Occupancy, occupancy
+from fmha.problem import Problem, Tiling
+from fmha.tile_designs import COMPILED
+from fmha.units import ceil_div
+
+MOST_VISITS = 30_000
+_LAUNCH_US = 3.0
+_WAVEFRONTS_REACHED = 0.93
+_WARPS_TO_ISSUE = 18.0
+_DRAM_REACHED, _L2_REACHED = 0.73, 0.5
+_BACKGROUND_READ, _BACKGROUND_WRITE = 8.0, 18.0  # bytes a microsecond: MB/s
+_SCHEDULERS = 4  # of an SM; each starts one instruction of a warp a clock
+# Instructions of a warp, for 32 elements of S or P, and for each of their d multiply-adds.
+_SCORES, _OUTPUT, _SOFTMAX, _SOFTMAX_ROW = (31.0, 2.572), (0.0, 2.74), 49.2, 1426.0
+_NAIVE_REGISTERS = {"naive_scores": 64, "naive_softmax": 31, "naive_output": 80}
+
+
+class Constant(NamedTuple):
+    """A fitted number, with what it means and where it comes from."""
+
+    name: str
+    value: str
+    source: str
+
+
+_RECORDED = "fitted to Nsight Compute's counters of kernels 01 and 02 on an H200 (driver 580)"
+FITTED: tuple[Constant, ...] = (
+    Constant("SMs whose requests merge", f"{MERGING_SMS} neighbours in step", _RECORDED),
+    Constant(
+        "visits until half of the merging is lost", f"{IN_STEP_VISITS:g} / loads in a row / blocks an SM²", _RECORDED
+    ),
+    Constant("the same for naive attention's products", f"{IN_STEP_STEPS:g} steps / blocks an SM²", _RECORDED),
+    Constant("out of step within the first visit", f"{AT_ONCE:g} visits", _RECORDED),
+    Constant("time of a visit that shrinks with a mask", f"{100 * SHRINKS:.0f} %", "recorded times, causal and not"),
+    Constant("places that shared or written lines take in L2", "2", _RECORDED + "; as if both halves kept them"),
+    Constant("L2 for written lines", f"{100 * DIRTY_SHARE:.0f} %, in sets of 16", _RECORDED),
+    Constant(
+        "DRAM traffic of no kernel",
+        f"{_BACKGROUND_READ:g} MB/s read, {_BACKGROUND_WRITE:g} MB/s written",
+        "what long runs have beyond the model, in proportion to time",
+    ),
+    Constant("wavefronts a clock and SM", f"{_WAVEFRONTS_REACHED:g}", "recorded times of kernel 02"),
+    Constant("issue slots used", f"1 - exp(-warps / {_WARPS_TO_ISSUE:g})", "recorded times of kernel 01"),
+    Constant("DRAM bandwidth reached", f"{100 * _DRAM_REACHED:.0f} %", "recorded times of naive_softmax"),
+    Constant(
+        "L2 bandwidth reached", f"{100 * _L2_REACHED:.0f} % of what slices could", "assumed; no kernel here needs it"
+    ),
+)
+LIMITS_OF_THE_MODEL: tuple[str, ...] = (
+    "Everything is counted in whole tiles: not the sectors of partial lines, the order within a tile, or bank and "
+    "channel conflicts of L2 and DRAM.",
+    "Not modelled: address translation (TLB), when L2 writes back (only how much is still in it at the end), clock and "
+    "power changes, and other work on the GPU.",
+    "Merging of requests between L1 and L2 depends on which blocks are in step. It is followed only roughly; two "
+    "readings of the hardware's own counters differ by up to 10 % there.",
+    "Fitted to one H200, kernels 01 and 02, fp32. For other GPUs sizes, bandwidths and SM counts are replaced and the "
+    "fitted numbers kept; nothing was measured there.",
+    "Caches are cold before each function, as under Nsight Compute. In a real run naive attention finds the end of S "
+    "and P still in L2.",
+)
+
+
+@dataclass(frozen=True)
+class FunctionForecast:
+    """One launched function. Times in microseconds.
+
+    resources: the least time that each resource needs. busy: share of SMs x time that works. launch_us: what every
+    launch takes.
+    """
+
+    function: str
+    levels: Levels
+    held: Occupancy
+    waves: Waves
+    resources: dict[str, float]
+    busy: float
+    launch_us: float = _LAUNCH_US
+
+    @property
+    def binds(self) -> str:
+        """The resource that takes longest."""
+        return max(self.resources, key=lambda name: self.resources[name])
+
+    @property
+    def time_us(self) -> float:
+        """Time of the function."""
+        return self.launch_us + self.resources[self.binds]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A run of a kernel: its functions one after the other, each with cold caches."""
+
+    kernel: str
+    functions: tuple[FunctionForecast, ...]
+
+    @property
+    def levels(self) -> Levels:
+        """Bytes of all functions together, without the background."""
+        return together((f.levels for f in self.functions), self.kernel)
+
+    @property
+    def time_us(self) -> float:
+        """Time of the run."""
+        return sum(f.time_us for f in self.functions)
+
+    @property
+    def longest(self) -> FunctionForecast:
+        """The function that takes longest."""
+        return max(self.functions, key=lambda f: f.time_us)
+
+    @property
+    def background(self) -> TensorBytes:
+        """DRAM bytes that no block asks for, in proportion to the time: a profiler counts them too."""
+        return TensorBytes(dram_read=_BACKGROUND_READ * self.time_us, dram_written=_BACKGROUND_WRITE * self.time_us)
+
+    @property
+    def dram_read(self) -> float:
+        """What `dram__bytes_read.sum` will show."""
+        return self.levels.all.dram_read + self.background.dram_read
+
+    @property
+    def dram_written(self) -> float:
+        """What `dram__bytes_write.sum` will show."""
+        return self.levels.all.dram_written + self.background.dram_written
+
+
+def forecast(
+    kernel: Kernel,
+    problem: Problem,
+    tiling: Tiling,
+    gpu: Gpu,
+    *,
+    order: str = "head-major",
+    registers: Mapping[str, int] | None = None,
+    l2_bytes: int | None = None,
+    most: int = MOST_VISITS,
+) -> Forecast:
+    """Bytes and time of a run of `kernel`.
+
+    Args:
+        order: of the blocks, one of `fmha.dispatch.BLOCK_ORDERS`; the kernels as they are: head-major.
+        registers: of a thread, by function, as a build reports them; otherwise what nvcc 13.0 gave for sm_90.
+        l2_bytes: another size of L2 than the GPU's.
+        most: visits of K/V tiles that are followed one by one (kernel 02); 8,000 takes a few milliseconds and is off by
+            a few percent more, 30,000 up to 60.
+
+    Raises:
+        ProblemError, LimitError: as `Kernel.plan`; ProblemError for an unknown block order; LimitError for a kernel or
+        a GPU that the model does not know.
+    """
+    check_block_order(order)
+    if not gpu.is_cuda:
+        raise LimitError(f"kernels here are CUDA and the {gpu.name} does not run them: choose an NVIDIA GPU.")
+    if kernel.number not in ("01", "02"):
+        raise LimitError(f"kernel {kernel.number} ({kernel.name}) is not modelled: choose kernel 01 or 02.")
+    plan = kernel.plan(problem, tiling, gpu)
+    held = {launch.function: _held(launch, plan, gpu, registers or {}) for launch in plan.launches}
+    caches = {launch.function: _caches(gpu, launch, held[launch.function].blocks, l2_bytes) for launch in plan.launches}
+    sms = gpu.sms
+    if kernel.number == "02":
+        blocks = held["fmha101"].blocks
+        levels: tuple[Levels, ...] = (
+            q_outer_levels(
+                problem, tiling, caches["fmha101"], sms=sms, blocks_per_sm=blocks, order=order, most=most,
+                rounds=ceil_div(problem.d, tiling.Br),
+            ),
+        )  # fmt: skip
+    else:
+        per_sm = {function: one.blocks for function, one in held.items()}
+        levels = naive_levels(problem, plan.requested, caches, sms=sms, blocks_per_sm=per_sm)
+    banks = smem_use(kernel, problem, tiling, gpu)
+    functions = []
+    for launch, bytes_of in zip(plan.launches, levels, strict=True):
+        room = held[launch.function]
+        waves = Waves(launch.grid, max(1, room.blocks) * sms)
+        busy = _busy(problem, tiling, waves, order, sms) if kernel.number == "02" else _even(launch.grid, sms)
+        wavefronts = banks.of(launch.function).wavefronts
+        resources = _resources(plan, launch, bytes_of, room, gpu, wavefronts, busy)
+        functions.append(FunctionForecast(launch.function, bytes_of, room, waves, resources, busy))
+    return Forecast(kernel.number, tuple(functions))
+
+
+def _held(launch: Launch, plan: Plan, gpu: Gpu, registers: Mapping[str, int]) -> Occupancy:
+    """Blocks that an SM holds; at least 1, since the plan was accepted."""
+    known = registers.get(launch.function) or _NAIVE_REGISTERS.get(launch.function)
+    if known is None:
+        known = COMPILED.get((plan.tiling.Br, plan.tiling.Bc)) or (60 if launch.block > 512 else 40)
+    smem = launch.smem_bytes + launch.static_smem_bytes
+    found = occupancy(gpu, threads=launch.block, smem_bytes=smem, registers=known)
+    return found if found.blocks else replace(found, blocks=1, warps=ceil_div(launch.block, gpu.warp))
+
+
+def _caches(gpu: Gpu, launch: Launch, blocks: int, l2_bytes: int | None) -> Caches:
+    """Caches while a function runs; each block takes 1 KiB more than it asks for."""
+    found = caches_of(gpu, blocks * (launch.smem_bytes + launch.static_smem_bytes + KIB))
+    return found if l2_bytes is None else replace(found, l2_bytes=max(0, l2_bytes))
+
+
+def _even(blocks: int, sms: int) -> float:
+    """Share of SMs x time that works when all blocks last equally long and the last ones spread over the SMs."""
+    return blocks / (ceil_div(blocks, sms) * sms)
+
+
+def _busy(problem: Problem, tiling: Tiling, waves: Waves, order: str, sms: int) -> float:
+    """The same for kernel 02, whose blocks last as long as they have K/V tiles to visit."""
+    if problem.causal_offset is None and problem.lens_k is None and problem.left_pad is None:
+        return _even(waves.blocks, sms)
+    seen = reach(problem, tiling)
+    Tr, heads = tiling.Tr(problem), problem.B * problem.H
+    # More heads are more of the same: so many are dealt out, at most.
+    few = min(heads, max(1, 20_000 // Tr))
+    worker = blocks_in_order(order, few, Tr)
+    head, tile = worker // Tr, worker % Tr
+    duration = seen.duration[head // problem.H % problem.B, tile]
+    _, slot = deal(duration, waves.slots)
+    # Blocks that share an SM share its time, so an SM is done when all that it was dealt is.
+    work = np.bincount(slot % sms, duration, sms)
+    idle = float((work.max() - work).sum())
+    total = float(work.sum()) * heads / few
+    return total / (total + idle) if total else 1.0
+
+
+def _resources(
+    plan: Plan, launch: Launch, levels: Levels, held: Occupancy, gpu: Gpu, wavefronts: int, busy: float
+) -> dict[str, float]:
+    """Least time of each resource in microseconds. `busy` spreads work over SMs; DRAM and L2 serve all of them."""
+    p = plan.problem
+    clock = gpu.boost_ghz * 1e3  # clocks a microsecond
+    blocks_there = min(held.blocks, ceil_div(launch.grid, gpu.sms))
+    warps = blocks_there * ceil_div(launch.block, gpu.warp)
+    issue = _SCHEDULERS * gpu.sms * clock * (1 - math.exp(-warps / _WARPS_TO_ISSUE)) * busy
+    banks = gpu.limits.smem_bytes_per_clock / 128 * gpu.sms * clock
+    found = {"shared memory": wavefronts / (banks * _WAVEFRONTS_REACHED * busy)}
+    elements = p.B * p.H * p.Nq * p.Nk
+    flops = 2.0 * elements * p.d
+    if launch.function == "naive_scores":
+        found["issue slots"] = elements / 32 * (_SCORES[0] + _SCORES[1] * p.d) / issue
+    elif launch.function == "naive_output":
+        found["issue slots"] = elements / 32 * (_OUTPUT[0] + _OUTPUT[1] * p.d) / issue
+    elif launch.function == "naive_softmax":
+        found["issue slots"] = (elements / 32 * _SOFTMAX + p.B * p.H * p.Nq * _SOFTMAX_ROW) / issue
+        flops = 5.0 * elements
+    else:
+        flops = float(plan.requested.flops)
+    found["fp32 units"] = flops / (gpu.fp32_tflops * 1e6 * busy)
+    if gpu.l2_gbps:
+        found["L2"] = levels.l2 / (gpu.l2_gbps * 1e3 * _L2_REACHED)
+    found["DRAM"] = levels.dram / (gpu.hbm_gbps * 1e3 * _DRAM_REACHED)
+    return found
