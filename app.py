@@ -30,6 +30,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/kernel_lab.py", "Kernel lab"),
         ("lab/tile_map.py", "Tile map"),
         ("lab/roofline.py", "Roofline"),
+        ("lab/paper_check.py", "Paper check"),
     ],
 }
 

@@ -20,6 +20,7 @@ KNOWN = frozenset(
     | {"input", "layer", "head", "batch", "seed", "gpu", "sms", "row", "col", "step", "race"}
     | {"event", "sm", "tile"}
     | {"kernel", "Hk", "Nk", "cross", "show", "device"}
+    | {"sram", "verdict"}
     | {"design", "colour", "mBr", "mBc"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
