@@ -38,7 +38,7 @@ def q_outer_levels(
         order: one of `fmha.dispatch.BLOCK_ORDERS`.
 
     Raises:
-        ProblemError: unknown block order.
+        ProblemError: unknown block order. LimitError: a problem with too many rows, see `fmha.lockstep.reach`.
     """
     p = problem
     walked = walk(p, tiling, sms * blocks_per_sm, order, most)
@@ -59,7 +59,7 @@ def q_outer_levels(
         np.bincount(gathered.of_visit, walked.visit_keys * rows, len(gathered.keys)), 1
     )
     size = np.asarray(heavy * gathered.keys * rows, np.float64)
-    missed = _missed(p, caches, gathered, held, asked, size, scale)
+    missed = _missed(p, tiling, caches, gathered, held, asked, size, scale)
     kv = TensorBytes(
         read=float(kv_read),
         l1_hits=max(0.0, scale * (wanted - beyond)),
@@ -83,14 +83,20 @@ def q_outer_levels(
 
 
 def _missed(
-    p: Problem, caches: Caches, gathered: Fronts, held: Floats, asked: Floats, size: Floats, scale: float
+    p: Problem,
+    tiling: Tiling,
+    caches: Caches,
+    gathered: Fronts,
+    held: Floats,
+    asked: Floats,
+    size: Floats,
+    scale: float,
 ) -> float:
     """Bytes of K (and as many of V) that come from DRAM in the whole run: each once, and those that L2 lost.
 
     The first request of a front misses what is not held; the others find it, if L2 can hold the strip at all.
     """
-    keys = sum(stop - start for start, stop in (p.key_range(b) for b in range(p.B)))
-    once = float(p.Hk * keys * p.d * p.itemsize)
+    once = float(closed_form(p, tiling, "kv-outer").by_tensor.get("K", (0, 0))[0] / p.group)  # all keys that are seen
     lone = np.minimum(asked, size)
     fits = caches.copies * gathered.keys * 2 * p.d * p.itemsize <= caches.l2_bytes
     again = np.where(gathered.first, 0.0, (1 - held) * lone) + np.where(fits, 0.0, asked - lone)

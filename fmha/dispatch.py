@@ -38,18 +38,20 @@ def check_block_order(order: str) -> BlockOrder:
     raise ProblemError(f"block order {str(order)[:40]!r} is not known: use {', '.join(BLOCK_ORDERS)}.")
 
 
-def blocks_in_order(order: str, heads: int, tiles: int) -> Ints:
-    """The workers head x tiles + tile in the order in which they are handed out: [heads x tiles].
+def blocks_in_order(order: str, heads: int, tiles: int, first: int | None = None) -> Ints:
+    """The workers head x tiles + tile in the order in which they are handed out: [heads x tiles], or the `first` ones.
 
     "heavy-first" takes the Q tiles of a head from the last to the first: under a causal mask the last sees most.
     """
-    grid = np.arange(heads * tiles, dtype=np.int64).reshape(heads, tiles)
     known = check_block_order(order)
+    place = np.arange(heads * tiles if first is None else min(first, heads * tiles), dtype=np.int64)
     if known == "tile-major":
-        return grid.T.ravel()
+        tile, head = np.divmod(place, heads)
+        return np.asarray(head * tiles + tile)
     if known == "heavy-first":
-        return grid[:, ::-1].ravel()
-    return grid.ravel()
+        head, tile = np.divmod(place, tiles)
+        return np.asarray(head * tiles + tiles - 1 - tile)
+    return place
 
 
 def deal(duration: Floats, slots: int, at: float = 0.0) -> tuple[Floats, Ints]:

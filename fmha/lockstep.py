@@ -21,14 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmha.dispatch import Floats, Ints, blocks_in_order, deal
+from fmha.errors import LimitError
 from fmha.levels import Caches
 from fmha.mask import row_bounds
 from fmha.problem import Problem, Tiling
-from fmha.units import ceil_div
+from fmha.units import ceil_div, format_count
 
 IN_STEP_VISITS = 64.0  # v0 of a block that has its SM to itself and waits for one load in a visit
 AT_ONCE = 0.1  # visits: how far out of step blocks are within the first one
 SHRINKS = 0.9  # of the time of a visit: in proportion to the scores that a mask leaves in the tile
+MOST_ROWS = 1 << 22
 TICKS = 64  # of a visit: blocks that are closer than that ask at the same moment
 
 
@@ -67,8 +69,18 @@ class Reach:
 
 
 def reach(problem: Problem, tiling: Tiling) -> Reach:
-    """What every Q tile sees under the problem's masks."""
+    """What every Q tile sees under the problem's masks.
+
+    Raises:
+        LimitError: more than `MOST_ROWS` query rows, counted once for all batch entries with the same padding.
+    """
     p, Br, Bc = problem, tiling.Br, tiling.Bc
+    rows_to_see = p.Nq * len({p.key_range(b) for b in range(p.B)})
+    if rows_to_see > MOST_ROWS:
+        raise LimitError(
+            f"the model of the caches looks at {format_count(MOST_ROWS)} query rows at most, and this problem has "
+            f"{format_count(rows_to_see)}: use a smaller N or equal lengths."
+        )
     Tr = tiling.Tr(p)
     row = np.minimum(np.arange(Tr * Br).reshape(Tr, Br), p.Nq - 1)
     rows = np.minimum(Br, p.Nq - np.arange(Tr) * Br)
@@ -138,7 +150,7 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     strips = 16 if seen.partial.shape[2] else 8
     strip = int(min(max(1, round(visits * heads * Tr / most)), max(1, Tc // strips)))
     follow = max(6 * slots, int(most * strip / visits))
-    worker = blocks_in_order(order, heads, Tr)[:follow]
+    worker = blocks_in_order(order, heads, Tr, follow)
     head, tile = np.divmod(worker, Tr)
     b, h = np.divmod(head, p.H)
     first, end = seen.first[b, tile], seen.end[b, tile]
