@@ -27,6 +27,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
     "Lab": [
         ("lab/tiles_in_motion.py", "Tiles in motion"),
         ("lab/hbm_traffic.py", "HBM traffic"),
+        ("lab/under_the_hood.py", "Under the hood of HBM"),
         ("lab/kernel_lab.py", "Kernel lab"),
         ("lab/tile_map.py", "Tile map"),
         ("lab/roofline.py", "Roofline"),

@@ -12,7 +12,7 @@ Sources: FlashAttention-2, csrc/flash_attn/src/flash_fwd_launch_template.h; Flas
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fmha.hardware import Gpu
@@ -40,7 +40,8 @@ class Need:
     """What a block of a design takes for one tile. why_not: "" or the first thing that forbids it.
 
     why_not is one of "GPU", "divisibility", "threads", "shared memory", "registers"; sentence says it with numbers.
-    registers: of a thread; None where the compiler decides and was not asked.
+    registers: of a thread; None where the compiler decides and was not asked. allocated: what the launch gives every
+    thread, where threads of one block differ.
     """
 
     threads: int
@@ -48,6 +49,7 @@ class Need:
     registers: int | None
     why_not: str = ""
     sentence: str = ""
+    allocated: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def _warp_groups(problem: Problem, tiling: Tiling, gpu: Gpu) -> Need:
     if not fits:
         smem += Br * Bc * problem.itemsize
     held = scores + (scores // 2 if fits else 0) + output + OTHER_REGISTERS
-    need = Need(threads, smem, held)
+    need = Need(threads, smem, held, allocated=gpu.registers_per_sm // threads // 8 * 8)
     if gpu.compute != "9.0":
         return _refuse(need, "GPU", f"it needs Hopper's matrix instructions (9.0), and the {gpu.name} is {gpu.compute}")
     if Br % _GROUP_ROWS or Bc % 16:
@@ -135,7 +137,7 @@ def _within_registers(need: Need, limit: int, what: str) -> Need:
 
 
 def _refuse(need: Need, why_not: str, sentence: str) -> Need:
-    return Need(need.threads, need.smem_bytes, need.registers, why_not, sentence)
+    return replace(need, why_not=why_not, sentence=sentence)
 
 
 DESIGNS: dict[str, Design] = {

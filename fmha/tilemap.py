@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fmha.dispatch import Waves
@@ -144,8 +144,12 @@ def tile_map(
         need = chosen.needs(problem, tiling, gpu)
         if need.why_not:
             return Cell(tiling, need)
+        registers = need.allocated or need.registers
+        held = occupancy(gpu, threads=need.threads, smem_bytes=need.smem_bytes, registers=registers)
+        if not held.blocks:
+            said = f"{need.threads:,} threads of {registers} registers are more than an SM has"
+            return Cell(tiling, replace(need, why_not=held.limited_by, sentence=said))
         moved = closed_form(problem, tiling, "q-outer")
-        held = occupancy(gpu, threads=need.threads, smem_bytes=need.smem_bytes, registers=need.registers)
         waves = Waves(tiling.Tr(problem) * problem.B * problem.H, gpu.sms * held.blocks)
         l2 = time = None
         if model is not None:

@@ -8,15 +8,17 @@ import streamlit as st
 
 from fmha import Problem, Tiling
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, shown, tile_cells
+from fmha.forecast import Forecast, forecast
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.kernels import KERNELS
 from fmha.measurement import shipped
 from fmha.tile_designs import DESIGNS, Preset, presets
-from fmha.tilemap import BASE_SIZES, Cell, Metric, TileMap, tile_map
+from fmha.tilemap import BASE_SIZES, Cell, Metric, Predicted, TileMap, tile_map
 from fmha.traffic import closed_form
 from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
-from fmha.units import format_bytes, format_ratio
+from fmha.units import format_bytes, format_ratio, format_time_us
 
 LENGTHS = [2**e for e in range(7, 21)]
 KEY = "tiles"
@@ -24,12 +26,27 @@ METRICS: tuple[Metric, ...] = ("requested", "l2", "time", "occupancy", "recorded
 FIRST = {"02": (32, 32), "fa2": (128, 64), "fa3": (128, 128)}  # the cell that is framed on a fresh page
 DESIGN_NAMES = {"02": "kernel 02", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3"}
 LARGEST = 1 << 20
+VISITS = 8_000  # that the model of a cell follows: a few milliseconds, a few percent off
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def mapped(design: str, problem: Problem, gpu: Gpu, rows: tuple[int, ...], columns: tuple[int, ...]) -> TileMap:
-    """The map, by its whole input."""
-    return tile_map(design, problem, gpu, rows, columns, recordings=shipped())
+def mapped(
+    design: str, problem: Problem, gpu: Gpu, rows: tuple[int, ...], columns: tuple[int, ...], modelled: bool
+) -> TileMap:
+    """The map, by its whole input. modelled: also what the model says of kernel 02, which takes longer."""
+
+    def model(tiling: Tiling) -> Predicted:
+        said = forecast(KERNELS["02"], problem, tiling, gpu, most=VISITS)
+        return Predicted(said.levels.l2, said.time_us)
+
+    wanted = model if design == "02" and modelled else None
+    return tile_map(design, problem, gpu, rows, columns, model=wanted, recordings=shipped())
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def foretold(problem: Problem, tiling: Tiling, gpu: Gpu) -> Forecast:
+    """What the model says of kernel 02 with these tiles, in full."""
+    return forecast(KERNELS["02"], problem, tiling, gpu)
 
 
 def sizes(found: Sequence[Preset]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -89,10 +106,15 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
         return
     held, waves = cell.held, cell.waves
     assert held is not None and waves is not None and cell.requested_bytes is not None
+    l2, time, slow = shown(cell, "l2"), shown(cell, "time"), ""
+    if drawn.design.key == "02":
+        said = foretold(p, cell.tiling, gpu)
+        l2, time = format_bytes(said.levels.l2), format_time_us(said.time_us)
+        slow = f"\n- **{said.functions[0].binds.capitalize()}** takes longest, says the model."
     boxes = [
         ("Requested", shown(cell, "requested")),
-        ("L2, predicted", shown(cell, "l2") or "no model"),
-        ("Time, predicted" if drawn.design.key == "02" else "Time, at best", shown(cell, "time") or "no model"),
+        ("Asked of L2, predicted", l2 or "no model"),
+        ("Time, predicted" if drawn.design.key == "02" else "Time, at best", time or "no model"),
         ("Recorded", f"{cell.tflops:.3g} TFLOP/s" if cell.tflops else "nothing"),
     ]
     for pair in (boxes[:2], boxes[2:]):
@@ -116,6 +138,7 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
             if p.Nq % Br or p.Nk % Bc
             else ""
         )
+        + slow
     )
 
 
@@ -171,7 +194,7 @@ def rules(drawn: TileMap) -> None:
 
 def exercises(drawn: TileMap, problem: Problem, gpu: Gpu) -> None:
     """Things to try; the numbers in them are computed."""
-    two = mapped("02", problem.replace(dtype="fp32"), gpu, BASE_SIZES, BASE_SIZES)
+    two = mapped("02", problem.replace(dtype="fp32"), gpu, BASE_SIZES, BASE_SIZES, False)
     requested, recorded = two.best("requested"), two.best("recorded")
     lines = []
     if requested is not None:
@@ -240,7 +263,7 @@ def main() -> None:
             B=B, H=H, N=f"{N:,}", d=d, dtype=problem.dtype, causal=causal or "none", GPU=gpu.name, design=design.title,
             colour=NAMES[metric],
         )  # fmt: skip
-        drawn = mapped(key, problem, gpu, rows, cols)
+        drawn = mapped(key, problem, gpu, rows, cols, metric in ("l2", "time"))
         headline(drawn, metric)
         left, right = st.columns([3, 2], gap="medium")
         with right:

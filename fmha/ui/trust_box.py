@@ -1,0 +1,54 @@
+"""The box that says how far the model of bytes and time can be trusted."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fmha.forecast import FITTED, LIMITS_OF_THE_MODEL
+from fmha.measurement import shipped
+from fmha.model_errors import STATED, Off, against
+from fmha.ui import controls
+from fmha.ui.hood_words import LEVEL_NAMES
+
+
+def trust_box() -> None:
+    """What the model does and does not do."""
+    st.header("How far to trust this", anchor=False)
+    runs = sum(1 for r in shipped() for run in r.runs for e in run.entries if e.is_kernel and e.counters)
+    names = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
+    st.markdown(
+        f"Against {runs} recorded runs of kernels 01 and 02 on {names}: "
+        + "; ".join(
+            f"**{LEVEL_NAMES[level]}** "
+            + (
+                f"within {100 * worst:.2g} %, half of them within {100 * median:.2g} %"
+                if worst
+                else "equal to the byte"
+            )
+            for level, (median, worst) in STATED.items()
+        )
+        + ". The model's free numbers were fitted to part of these runs, so expect more elsewhere."
+    )
+    st.markdown("\n".join(f"- {line}" for line in LIMITS_OF_THE_MODEL))
+    with st.expander("What is fitted, and to what"):
+        st.dataframe([constant._asdict() for constant in FITTED], hide_index=True)
+    if controls.toggle("check", "Compute all recorded runs again and list the errors (a few seconds)"):
+        rows = checked()
+        st.dataframe(
+            [
+                {
+                    "kernel": row.kernel, "N": f"{row.problem.Nq:,}", "d": row.problem.d,
+                    "causal": row.problem.causal or "none",
+                    "tiles": f"{row.tiling[0]} x {row.tiling[1]}" if row.tiling else "its own",
+                    **{LEVEL_NAMES[level]: f"{100 * error:+.1f} %" for level, error in row.errors.items()},
+                }
+                for row in rows
+            ],
+            hide_index=True,
+        )  # fmt: skip
+
+
+@st.cache_data(max_entries=1, show_spinner="Computing all recorded runs again")
+def checked() -> list[Off]:
+    """The model's error for every recorded run."""
+    return against(shipped())
