@@ -129,6 +129,7 @@ def _l1_share(walked: Walk, p: Problem, tiling: Tiling, caches: Caches, sms: int
         neighbour = np.flatnonzero(np.arange(walked.blocks) >= sms)
         other = neighbour - sms
         start_together = (kv_head[neighbour] == kv_head[other]) & (walked.first[neighbour] == walked.first[other])
+        start_together &= visits[other] > 0
         start_together &= (walked.slot[neighbour] % sms == walked.slot[other] % sms) & (room * resident >= 1)
         share[neighbour[start_together]] = np.maximum(
             share[neighbour[start_together]], 1 / np.maximum(visits[neighbour[start_together]], 1)
@@ -163,11 +164,11 @@ def _held(p: Problem, tiling: Tiling, caches: Caches, walked: Walk, gathered: Fr
     if size.sum() + blocks * vector * (1 + caches.copies) < caches.l2_bytes:
         return np.where(gathered.first, 0.0, 1.0)
     # A block reads its Q tile when it starts and writes its O tile when it ends; both only pass through.
-    tile = np.concatenate([gathered.strip, strips + np.arange(2 * blocks)])
-    size = np.concatenate([size, np.full(blocks, vector), np.full(blocks, caches.copies * vector)])
-    at = np.concatenate([gathered.moment / TICKS, walked.start, walked.start + walked.duration])
+    tile = np.concatenate([strips + np.arange(2 * blocks), gathered.strip])
+    size = np.concatenate([size, np.full(blocks, caches.copies * vector), np.full(blocks, vector)])
+    at = np.concatenate([walked.start + walked.duration, walked.start, gathered.moment / TICKS])
     order = np.argsort(at, kind="stable")
     between = np.empty(len(tile))
     between[order] = bytes_between(tile[order], size[tile[order]])
-    fits = between[: len(kv)] + size[gathered.strip] <= caches.l2_bytes
+    fits = between[2 * blocks :] + size[gathered.strip] <= caches.l2_bytes
     return np.asarray(fits, np.float64)

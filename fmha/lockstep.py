@@ -241,7 +241,9 @@ def requests(
         return np.zeros(0)
     slot = walked.slot[walked.visit_block]
     age = _age(slot, walked.moment, awaited[gathered.of_visit], walked.strip, resident)
-    squad = gathered.of_visit * (sms + 1) + (slot % sms) // caches.merging_sms
+    # Blocks on one SM are in different squads: they do not merge, at best they find each other's tile in L1.
+    squads = (int(slot.max()) // sms + 1) * sms
+    squad = gathered.of_visit * squads + slot // sms * sms + (slot % sms) // caches.merging_sms
     _, inside, members = np.unique(squad, return_inverse=True, return_counts=True)
     left = np.bincount(inside, coherence(age, in_step_visits(rounds, resident))) / members
     return np.asarray((1 - left * (1 - 1 / members))[inside])
