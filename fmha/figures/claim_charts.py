@@ -19,7 +19,7 @@ _MARKS = ("circle", "square", "diamond", "triangle-up")
 
 def block_sizes(sizes: Sequence[int], gigabytes: Sequence[float], shown: Sequence[int], height: int = 320) -> go.Figure:
     """GB that Algorithm 1's forward pass moves against Bc. shown: the sizes that the paper's figure has, marked."""
-    fig = Sketch("Algorithm 1, forward: GB against the block size", height)
+    fig = Sketch("Algorithm 1, forward pass", height)
     fig.add_scatter(
         x=list(sizes), y=list(gigabytes), name="counted", mode="lines",
         line={"color": theme.color("kv-outer"), "width": 4, "shape": "hv"},
@@ -50,7 +50,7 @@ def power_law(
 
     names: of the two axes.
     """
-    fig = Sketch("Counted, fitted, and the theorem's slope", height)
+    fig = Sketch("Counted and fitted", height)
     middle = sum(math.log(v) for v in x) / len(x), sum(math.log(v) for v in y) / len(y)
 
     def line(power: float) -> list[float]:

@@ -17,7 +17,7 @@ from fmha.roofline import LEVELS, Roof
 LEVEL_DASHES = {"SMEM": "dash", "L2": "dashdot", "HBM": "solid"}
 LEVEL_SYMBOLS = {"SMEM": "square", "L2": "diamond", "HBM": "circle"}
 _LABEL_GAP = 0.062  # of the height, between two labels
-_LEFT, _RIGHT = 0.8, 0.75  # decades beside the outermost points, for names
+_LEFT, _RIGHT = 0.8, 1.3  # decades beside the outermost points, for names
 _SIGNS = {"SMEM": "■", "L2": "◆", "HBM": "●"}
 
 
@@ -60,7 +60,7 @@ def roof_chart(
         _joined(fig, mark)
     _levels(fig, marks)
     _labels(fig, marks, ceiling - bottom, height - 150)
-    fig.xaxis(**_decades(low, high), title="arithmetic intensity: FLOPs for each byte that moves at that level")
+    fig.xaxis(**_decades(low, high), title="intensity: FLOPs for each byte moved at the level")
     fig.yaxis(**_decades(bottom, ceiling), title="TFLOP/s")
     fig.update(margin={"t": 120 if title else 84, "r": 12})
     return fig.figure()

@@ -45,6 +45,7 @@ from fmha.units import ceil_div, format_time_us
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+_EACH = "Elements a head, times bytes an element, times heads. "
 _SQUARE = ("S", "P", "dS", "dP")  # N x N; the other matrices are N x d
 _MASKS = {None: "no mask", "bottom-right": "causal", "top-left": "causal"}
 
@@ -98,10 +99,8 @@ def _passes(forward: Accesses, backward: Accesses) -> tuple[dict[str, Any], ...]
 
 def _sum(forward: Accesses, backward: Accesses) -> str:
     each = (forward + backward).elements
-    return (
-        rf"{_int(each)}\ \text{{elements a head}} \times {FP16}\ \text{{bytes}} \times {_int(HEADS)}\ \text{{heads}} = "
-        rf"{each * FP16 * HEADS / 1e9:.2f}\ \text{{GB}}"
-    )
+    gb = each * FP16 * HEADS / 1e9
+    return rf"{_int(each)} \cdot {FP16} \cdot {_int(HEADS)}\ \text{{bytes}} = {gb:.2f}\ \text{{GB}}"
 
 
 def _flash_bytes() -> Derivation:
@@ -110,12 +109,13 @@ def _flash_bytes() -> Derivation:
     return Derivation(
         (
             rf"B_c = \left\lceil \frac{{M}}{{4d}} \right\rceil = \left\lceil "
-            rf"\frac{{{_int(SRAM_ELEMENTS)}}}{{4 \cdot {D}}} \right\rceil = {Bc}, \qquad "
+            rf"\frac{{{_int(SRAM_ELEMENTS)}}}{{4 \cdot {D}}} \right\rceil = {Bc}",
             rf"T_c = \left\lceil \frac{{N}}{{B_c}} \right\rceil = "
             rf"\left\lceil \frac{{{N}}}{{{Bc}}} \right\rceil = {ceil_div(N, Bc)}",
             _sum(forward, backward),
         ),
-        "Each read and each write of an element counts once. What passes once for each K/V tile appears Tc times; O "
+        _EACH
+        + "Each read and each write of an element counts once. What passes once for each K/V tile appears Tc times; O "
         "and dQ are read and written, and once more set to zero at the start:",
         _passes(forward, backward),
     )
@@ -125,7 +125,7 @@ def _standard_bytes() -> Derivation:
     forward, backward = standard_forward(N, D), standard_backward(N, D)
     return Derivation(
         (_sum(forward, backward),),
-        "Algorithms 0 and 3 write every N x N matrix to device memory and read it from there:",
+        _EACH + "Algorithms 0 and 3 write every N x N matrix to device memory and read it from there:",
         _passes(forward, backward),
     )
 
@@ -137,13 +137,13 @@ def _gflops() -> Derivation:
     heads = 66.6e9 / standard
     return Derivation(
         (
-            rf"2 N^2 d = {_int(one)}\ \text{{FLOPs a product}}",
-            rf"\text{{standard: }} {standard // one} \cdot 2N^2d \cdot {_int(HEADS)} = {HEADS * standard / 1e9:,.0f}"
-            r"\ \text{GFLOP}, \qquad "
-            rf"\text{{flash: }} {flash // one} \cdot 2N^2d \cdot {_int(HEADS)} = {HEADS * flash / 1e9:,.0f}"
+            rf"2 N^2 d = {_int(one)}\ \text{{FLOPs}}",
+            rf"{standard // one} \cdot 2N^2d \cdot {_int(HEADS)} = {HEADS * standard / 1e9:,.0f}"
+            r"\ \text{GFLOP}",
+            rf"{flash // one} \cdot 2N^2d \cdot {_int(HEADS)} = {HEADS * flash / 1e9:,.0f}"
             r"\ \text{GFLOP}",
         ),
-        f"Forward: S = QKᵀ and O = PV. Backward: dV, dP, dQ, dK; flash also computes S again. The printed 66.6 GFLOP "
+        f"First standard, then flash. Forward: S = QKᵀ and O = PV. Backward: dV, dP, dQ, dK; flash also computes S again. The printed 66.6 GFLOP "
         f"would be {heads:.1f} heads of the {HEADS:,}; the printed ratio is {75.2 / 66.6:.2f}, ours "
         f"{flash / standard:.2f}.",
     )
@@ -155,10 +155,11 @@ def _block_size() -> Derivation:
     values = [nbytes / 1e9 for nbytes in block_size_bytes(tuple(sizes)).values()]
     return Derivation(
         (
-            r"\text{bytes} = 2 \cdot \text{heads} \cdot \left[(2 + 3T_c + 1)\,N d + 2N(2T_c + 1)\right], \qquad "
             r"T_c = \lceil N / B_c \rceil",
+            r"(2 + 3T_c + 1)\,N d + 2N(2T_c + 1)",
         ),
-        "K and V pass once; for each of the Tc tiles Q is read, O read and written. The steps of the curve are those "
+        "Elements a head: K and V pass once; "
+        "for each of the Tc tiles Q is read, O read and written. The steps of the curve are those "
         f"of the rounding up of N / Bc at N = {N:,}.",
         chart=claim_charts.block_sizes(sizes, values, tuple(paper)),
         alt="GB against Bc: " + ", ".join(f"{Bc}: {nbytes / 1e9:.2f}" for Bc, nbytes in paper.items()) + ".",
@@ -174,7 +175,8 @@ def _theorem2() -> Derivation:
     slopes = theorem2_slopes()
     return Derivation(
         (
-            rf"\text{{accesses}} \propto \frac{{N^2 d^2}}{{M}}: \quad \text{{fitted }} N^{{{slopes['N']:.3f}}}\, "
+            r"\text{accesses} \propto N^2 d^2 M^{-1}",
+            rf"\text{{fitted: }} N^{{{slopes['N']:.3f}}}\, "
             rf"d^{{{slopes['d']:.3f}}}\, M^{{{slopes['M']:.3f}}}",
         ),
         "Tc = N / Bc = 4 N d / M tiles, and for each of them about 3 N d elements of Q and O: 12 N² d² / M in all. The "
@@ -211,14 +213,15 @@ def _memory(which: str) -> Derivation:
         lengths, ours, {"naive": TABLE21_STANDARD, "kv-outer": TABLE21_FLASH}, GPUS["A100-40"].hbm_bytes / MIB
     )
     formula = (
-        rf"{TABLE21_HEADS} \cdot (8 N d \cdot 2 + 2 N \cdot 4)\ \text{{bytes at }} N = 1024:\ "
+        rf"{TABLE21_HEADS}\,(8 N d \cdot 2 + 2 N \cdot 4) = "
         rf"{_int(round(flash_memory_mib(1024)))}\ \text{{MB}}"
         if which == "flash"
-        else rf"{TABLE21_HEADS} \cdot (8 N d + 4 N^2) \cdot 2\ \text{{bytes at }} N = 4096:\ "
+        else rf"{TABLE21_HEADS}\,(8 N d + 4 N^2) \cdot 2 = "
         rf"{_int(round(standard_memory_mib(4096)))}\ \text{{MB}}"
     )
     return Derivation(
         (formula,),
+        f"Bytes at N = {1024 if which == 'flash' else 4096:,}. "
         "Batch 16 x 8 heads, d = 64. Flash: Q, K, V, O and their gradients in fp16, two fp32 numbers a row. Standard: "
         "S, P, dP, dS of N x N as well. On logarithmic axes twice the length is one step: flash doubles, standard "
         "becomes four times as large.",
@@ -293,12 +296,12 @@ def _share(found: list[Speed]) -> Derivation:
     best = max(found, key=lambda s: s.tflops / s.peak)
     p, flops = best.problem, useful_flops(best.problem)
     time_us = flops / best.tflops / 1e6
-    mask = "" if p.causal is None else r",\ \text{causal: only visible pairs}"
+    mask = "" if p.causal is None else r"\ \text{(visible pairs)}"
     return Derivation(
         (
-            rf"\text{{FLOPs}} = 4 \cdot B H N^2 d = {_int(flops)}{mask}",
-            rf"\frac{{\text{{FLOPs}}}}{{\text{{{format_time_us(time_us)}}}}} = {best.tflops:.0f}\ \text{{TFLOP/s}} = "
-            rf"{100 * best.tflops / best.peak:.0f}\,\%\ \text{{of}}\ {best.peak:g}",
+            rf"\text{{FLOPs}} = 4 B H N^2 d = {flops / 1e12:.3f} \cdot 10^{{12}}{mask}",
+            rf"\frac{{\text{{FLOPs}}}}{{\text{{{format_time_us(time_us)}}}}} = {best.tflops:.0f}\ \text{{TFLOP/s}}",
+            rf"{best.tflops:.0f} / {best.peak:g} = {100 * best.tflops / best.peak:.0f}\,\%",
         ),
         f"The best of {len(found)} recorded times: B = {p.B}, H = {p.H}, N = {p.Nq:,}, d = {p.d}, {best.dtype}.",
         tuple(

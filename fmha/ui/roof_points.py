@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from fmha.errors import FmhaError, LimitError
 from fmha.figures.roof_chart import Mark
+from fmha.forecast import forecast
 from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Entry, Found, Recording, Run, nearest, useful_flops
 from fmha.problem import Problem, Tiling
-from fmha.roofline import LEVELS, Bound, Point, bound, predicted, recorded
-from fmha.traffic import compulsory_bytes
+from fmha.roofline import LEVELS, ORDERS, Bound, Point, bound, predicted, recorded
+from fmha.schedule import Order
+from fmha.traffic import closed_form, compulsory_bytes
 from fmha.ui.page import plain
 from fmha.ui.sentences import differences, one_line, percent, said
 from fmha.units import format_ratio
 
+_MODELLED = ("01", "02")  # kernels that the forecast knows
+_MOST_VISITS = 8_000
 # What a reader calls a loop order; this app's kernel of the order in brackets.
 ORDER_TITLES = {"naive": "naive", "kv-outer": "kv-outer (FlashAttention-1)", "q-outer": "q-outer (FlashAttention-2)"}
 
@@ -26,7 +31,8 @@ class Shown:
     """One kernel on the page.
 
     name, short: for people, with and without what it is. found: where a measured one was recorded; None: predicted.
-    lacking: why a prediction has no shared-memory bytes, a sentence; None when it has them.
+    lacking: why a prediction has no bytes of a kernel, a sentence: then its bytes are those that blocks request, at
+    every level; None when the cache model and the banks give them.
     """
 
     name: str
@@ -53,7 +59,7 @@ class Shown:
     @property
     def two_level(self) -> bool:
         """Whether the bound holds only while every requested byte comes from L2 or device memory."""
-        return not self.measured and self.bound.binds.level in ("L2", "HBM")
+        return self.lacking is not None and self.bound.binds.level in ("L2", "HBM")
 
     def sentence(self) -> str:
         """Which roof binds and how far below it the kernel is, Markdown."""
@@ -70,7 +76,7 @@ class Shown:
         text += ". " + self._measured() if self.measured else "."
         if self.two_level:
             text += " Two-level model: caches can lift it."
-        return text + (f" Without shared memory: {self.lacking}" if self.lacking else "")
+        return text + (f" Only requested bytes are known: {self.lacking}" if self.lacking else "")
 
     def _measured(self) -> str:
         """How far below its roof a measured kernel is."""
@@ -81,27 +87,39 @@ class Shown:
         return f"Measured: {got:.3g} TFLOP/s{far} ({percent(share)} of it)."
 
 
-def predictions(problem: Problem, tiling: Tiling, gpu: Gpu) -> dict[str, Shown]:
-    """Naive, kv-outer, q-outer under the roofs of `gpu`, from the bytes that the blocks request."""
+def predictions(
+    problem: Problem, tiling: Tiling, gpu: Gpu, orders: Collection[str] = ORDERS, most: int = _MOST_VISITS
+) -> dict[str, Shown]:
+    """`orders` (naive, kv-outer, q-outer) under the roofs of `gpu`.
+
+    Bytes at L2 and device memory are the cache model's where a kernel of this app has the loop order and can run the
+    problem there; otherwise those that blocks request. most: visits that the model follows one by one.
+    """
+    kernels = {k.order: k for k in KERNELS.values() if k.number in _MODELLED and k.order in orders}
+    why: dict[str, str] = {}
+    better: dict[str, dict[str, float]] = {}
+    for order in orders:
+        try:
+            if order not in kernels:
+                raise LimitError("no kernel of this app has this loop order.")
+            levels = forecast(kernels[order], problem, tiling, gpu, most=most).levels
+            better[order] = {"L2": levels.l2, "HBM": levels.dram}
+        except FmhaError as error:
+            why[order] = plain(str(error))
     shown = {}
-    for p in predicted(problem, tiling, gpu):
-        if not gpu.is_cuda:  # no kernel of this app runs there, so there are no accesses to count
+    for p in predicted(problem, tiling, gpu, better):
+        if p.name not in orders:
+            continue
+        if p.name in why:  # no kernel runs this, so there are no accesses of one to count
             p = dataclasses.replace(p, nbytes={level: n for level, n in p.nbytes.items() if level != "SMEM"})
-        lacking = _lacking(p, problem, tiling, gpu)
-        shown[p.name] = Shown(f"{ORDER_TITLES[p.name]}, predicted", p.name, bound(p, gpu), lacking=lacking)
+        name = f"{ORDER_TITLES[p.name]}, predicted"
+        shown[p.name] = Shown(name, p.name, bound(p, gpu), lacking=why.get(p.name))
     return shown
 
 
-def _lacking(point: Point, problem: Problem, tiling: Tiling, gpu: Gpu) -> str | None:
-    """Why no shared-memory bytes of a loop order are known."""
-    if "SMEM" in point.nbytes:
-        return None
-    kernel = next((k for k in KERNELS.values() if k.order == point.name), None)
-    if kernel is None:
-        return "no kernel of this app has this loop order."
-    if not gpu.is_cuda:
-        return "this app's kernels do not run on this GPU."
-    return plain(kernel.complaint(problem, tiling, gpu) or f"the accesses of kernel {kernel.number} are not known.")
+def requested_intensity(problem: Problem, tiling: Tiling, order: Order) -> float:
+    """Useful FLOPs for each byte that blocks request."""
+    return useful_flops(problem) / closed_form(problem, tiling, order).requested_bytes
 
 
 def found_kernels(recordings: Iterable[Recording], problem: Problem, tiling: Tiling) -> list[Found]:

@@ -159,9 +159,9 @@ def tile_choice() -> tuple[int, int, str]:
     st.latex(rf"M = \frac{{{sram} \cdot 1024\ \text{{bytes}}}}{{{size}\ \text{{bytes an element}}}} = {_tex(M)}")
     st.latex(
         rf"B_c = \left\lceil \frac{{M}}{{4d}} \right\rceil = "
-        rf"\left\lceil \frac{{{_tex(M)}}}{{4 \cdot {d}}} \right\rceil = {Bc}, \qquad "
-        rf"B_r = \min(B_c, d) = \min({Bc}, {d}) = {Br}"
+        rf"\left\lceil \frac{{{_tex(M)}}}{{4 \cdot {d}}} \right\rceil = {Bc}"
     )
+    st.latex(rf"B_r = \min(B_c, d) = \min({Bc}, {d}) = {Br}")
     slip, square = fa1_tiles(sram * KIB, d), Tiling(Bc, Bc)
     fills = [Fill("Algorithm 1", tiling), Fill("without min( , d)", square), Fill("M in bytes", slip)]
     used = [sum(blocks(fill.tiling, d).values()) / M for fill in fills]

@@ -8,10 +8,10 @@ from fmha import Problem, Tiling
 from fmha.figures.roof_chart import roof_chart
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.measurement import Found, shipped
-from fmha.roofline import LEVELS, ridge, roofs
+from fmha.roofline import LEVELS, ORDERS, ridge, roofs
 from fmha.ui import charts, controls, roof_points
 from fmha.ui.page import configuration, explained_errors, page, try_this
-from fmha.ui.roof_points import Library, Shown
+from fmha.ui.roof_points import Library, Shown, requested_intensity
 from fmha.units import format_bytes, format_flops, format_ratio
 
 LENGTHS = [2**e for e in range(7, 18)]
@@ -20,9 +20,9 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # whose peaks are drawn
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def predictions(problem: Problem, tiling: Tiling, gpu_key: str) -> dict[str, Shown]:
+def predictions(problem: Problem, tiling: Tiling, gpu_key: str, orders: tuple[str, ...] = ORDERS) -> dict[str, Shown]:
     """Naive, kv-outer and q-outer under the roofs of a GPU."""
-    return roof_points.predictions(problem, tiling, GPUS[gpu_key])
+    return roof_points.predictions(problem, tiling, GPUS[gpu_key], orders)
 
 
 def recorded(problem: Problem, tiling: Tiling, gpu: Gpu) -> tuple[list[Found], list[Shown], list[Library]]:
@@ -150,10 +150,12 @@ def roofs_explained(problem: Problem, gpu: Gpu) -> None:
     if gpu.l2_gbps is None:
         st.markdown(f"No document gives the L2 bandwidth of the {gpu.name}, so no L2 roof is drawn and L2 never binds.")
     st.markdown(
-        "**Predicted bytes** are those that thread blocks request, at L2 and at device memory alike: the papers' "
-        "two-level model. Caches can only make them fewer, so the true points lie at or to the right of these. "
+        "**Predicted bytes.** Where a kernel of this app has the loop order and can run the problem, L2 and device "
+        "memory are those of a model of the caches. It was fitted to recordings on an H200; for other GPUs it is an "
+        "estimate. Elsewhere they are the bytes that blocks request, the papers' two-level model: caches can only make "
+        "them fewer, so the true points lie at or to the right of these. "
         "**Shared memory** counts 128 bytes for each turn of the banks: a bank conflict wastes a turn, and so it "
-        "lowers the intensity. It is predicted where a kernel of this app can run the problem. "
+        "lowers the intensity. "
         "**Measured bytes** are Nsight Compute's, of each kernel alone with cold caches. "
         "FLOPs are the useful ones, 4 d for each visible pair of query and key; softmax, masked pairs and rescaling "
         "are not in them."
@@ -163,10 +165,10 @@ def roofs_explained(problem: Problem, gpu: Gpu) -> None:
 def exercises(problem: Problem, tiling: Tiling, gpu: Gpu, shown: dict[str, Shown]) -> None:
     """Things to try; the numbers in them are computed."""
     size, flash = problem.itemsize, shown["q-outer"]
-    here = {name: s.bound.point.intensity("HBM") or 0.0 for name, s in shown.items()}
+    here = {order: requested_intensity(problem, tiling, order) for order in ORDERS}
     tasks = []
     for other in (Tiling(64, 16), Tiling(32, 32)):
-        then = predictions(problem, other, gpu.key)["q-outer"]
+        then = predictions(problem, other, gpu.key, ("q-outer",))["q-outer"]
         if other != tiling and then.lacking is None and flash.lacking is None:
             tasks.append(
                 f"Set Br = {other.Br} and Bc = {other.Bc}. Bank conflicts of shared memory change with the tiles: "
@@ -174,17 +176,18 @@ def exercises(problem: Problem, tiling: Tiling, gpu: Gpu, shown: dict[str, Shown
                 f"{_binds(then)}."
             )
             break
-    if tiling.Br < TILES[-1]:
-        taller = predictions(problem, Tiling(2 * tiling.Br, tiling.Bc), gpu.key)["q-outer"]
+    if tiling.Br < TILES[-1] and 2 * tiling.Br <= problem.Nq:
+        taller = requested_intensity(problem, Tiling(2 * tiling.Br, tiling.Bc), "q-outer")
         tasks.append(
-            f"Double Br to {2 * tiling.Br}: K and V are read half as often, and q-outer's point at device memory moves "
-            f"from {here['q-outer']:.3g} to {taller.bound.point.intensity('HBM') or 0.0:.3g} FLOPs a byte."
+            f"Double Br to {2 * tiling.Br}: half as many Q tiles read K and V, and q-outer does {taller:.3g} FLOPs for "
+            f"each byte that it requests instead of {here['q-outer']:.3g}."
         )
     mask = "" if problem.causal is None else " without a mask"
     tasks.append(
-        f"Make N longer. Naive's intensity tends to d / (bytes an element) = {problem.d / size:g} FLOPs a byte{mask}, "
-        f"q-outer's to 2 Br / (bytes an element) = {2 * tiling.Br / size:g}{mask}; here they are {here['naive']:.3g} "
-        f"and {here['q-outer']:.3g}. Larger tiles help flash; nothing that you can set but d helps naive."
+        f"Make N longer. For each requested byte, naive's FLOPs tend to d / (bytes an element) = {problem.d / size:g}"
+        f"{mask}, q-outer's to 2 Br / (bytes an element) = {2 * tiling.Br / size:g}{mask}; here they are "
+        f"{here['naive']:.3g} and {here['q-outer']:.3g}. Larger tiles help flash; naive is helped by d and the data "
+        "type alone."
     )
     hbm = next(r for r in roofs(gpu) if r.level == "HBM")
     meets = ", ".join(f"{r.level} at {ridge(hbm, r):.3g}" for r in roofs(gpu, ("fp32", "fp16")) if not r.is_memory)
@@ -194,7 +197,7 @@ def exercises(problem: Problem, tiling: Tiling, gpu: Gpu, shown: dict[str, Shown
     )
     other_gpu = GPUS["T4" if gpu.key != "T4" else DEFAULT_GPU]
     if other_gpu.peak_tflops(problem.dtype):
-        there = predictions(problem, tiling, other_gpu.key)["q-outer"]
+        there = predictions(problem, tiling, other_gpu.key, ("q-outer",))["q-outer"]
         tasks.append(
             f"Choose the {other_gpu.name}. There q-outer can do {there.bound.tflops:.3g} TFLOP/s instead of "
             f"{flash.bound.tflops:.3g}, and {_binds(there)}."

@@ -13,12 +13,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fmha import measurement
+from fmha.bank_kernels import smem_use
 from fmha.figures.roof_chart import Mark, roof_chart, spread
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
-from fmha.measurement import Recording, shipped
+from fmha.measurement import Recording, shipped, useful_flops
 from fmha.problem import Problem, Tiling
 from fmha.roofline import LEVELS, roofs
+from fmha.traffic import closed_form, compulsory_bytes
 from fmha.ui.roof_points import found_kernels, libraries, measured_kernels, other_tiles, predictions
 from tests.app.recordings import TILES
 
@@ -50,11 +52,10 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_the_headline_is_the_bound_by_hand() -> None:
-    """Kernel 02 at 32 x 32: the least of wavefronts x 128 bytes, requested bytes and the peak."""
+    """Kernel 02 at 32 x 32: 128 bytes for each wavefront, at 128 bytes a clock and SM."""
     at = opened()
-    flash = predictions(ASKED, TILES, H200)["q-outer"]
-    slowest = max(flash.bound.point.nbytes["SMEM"] / H200.smem_gbps, flash.bound.point.nbytes["HBM"] / H200.hbm_gbps)
-    tflops = flash.bound.point.flops / slowest / 1e3
+    wavefronts = smem_use(KERNELS["02"], ASKED, TILES, H200).wavefronts
+    tflops = useful_flops(ASKED) / (wavefronts / (132 * 1.98e9)) / 1e12
     assert f"q-outer can do {tflops:.3g} TFLOP/s" in at.subheader[0].value
     assert f"{67 / tflops:.0f}x below its fp32 peak: shared memory binds" in at.subheader[0].value
 
@@ -116,20 +117,29 @@ def test_every_gpu_and_type(key: str, dtype: str) -> None:
         assert any(dtype in w.value for w in at.warning), "what was not taken as asked is said"
 
 
-def test_why_shared_memory_is_missing_is_said() -> None:
+def test_why_a_prediction_has_requested_bytes_only_is_said() -> None:
     too_many_threads = predictions(ASKED, Tiling(64, 64), H200)["q-outer"]
     complaint = KERNELS["02"].complaint(ASKED, Tiling(64, 64), H200)
     assert complaint and "SMEM" not in too_many_threads.bound.point.nbytes and too_many_threads.lacking
     assert "4,096" in too_many_threads.lacking.replace("\\", "") or "threads" in too_many_threads.lacking
     assert too_many_threads.lacking in too_many_threads.sentence()
     assert predictions(ASKED, TILES, H200)["q-outer"].lacking is None
-    assert "do not run" in str(predictions(ASKED, TILES, GPUS["MI300X"])["q-outer"].lacking)
+    assert "does not run them" in str(predictions(ASKED, TILES, GPUS["MI300X"])["q-outer"].lacking)
 
 
 def test_a_bound_of_requested_bytes_is_marked_as_the_two_level_model() -> None:
     shown = predictions(ASKED.replace(dtype="fp16"), TILES, H200)
+    requested = closed_form(ASKED.replace(dtype="fp16"), TILES, "q-outer").requested_bytes
+    assert shown["q-outer"].bound.point.nbytes == {"L2": requested, "HBM": requested}
     assert shown["q-outer"].bound.binds.level == "HBM" and "Two-level model" in shown["q-outer"].sentence()
     assert "Two-level model" not in predictions(ASKED, TILES, H200)["q-outer"].sentence()
+
+
+def test_bytes_of_a_kernel_are_the_cache_model_s() -> None:
+    """K and V of a head stay in L2, so device memory sees little more than the compulsory bytes; L2 sees more."""
+    moved = predictions(ASKED, TILES, H200)["q-outer"].bound.point.nbytes
+    assert 0.7 * compulsory_bytes(ASKED) < moved["HBM"] < 1.1 * compulsory_bytes(ASKED)
+    assert moved["HBM"] < moved["L2"] < closed_form(ASKED, TILES, "q-outer").requested_bytes
 
 
 def test_libraries_and_other_tiles_are_of_the_same_run() -> None:
