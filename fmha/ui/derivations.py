@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fmha.algorithms import (
@@ -19,10 +18,8 @@ from fmha.algorithms import (
     standard_forward,
 )
 from fmha.figures import claim_charts
-from fmha.figures.claim_charts import Ratio
 from fmha.hardware import GPUS, MIB
-from fmha.measurement import Recording, useful_flops
-from fmha.paper_ratios import CUDNN, EAGER, FLASH2, FLASH3, Speed, speeds
+from fmha.measurement import Recording
 from fmha.papers import (
     FP16,
     HEADS,
@@ -40,31 +37,20 @@ from fmha.papers import (
     theorem2_slopes,
 )
 from fmha.softmax import naive, online, safe
-from fmha.units import ceil_div, format_time_us
+from fmha.ui.derivations_speed import MEASURED, Derivation, whole
+from fmha.units import ceil_div
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    pass
 
 _EACH = "Elements a head, times bytes an element, times heads. "
 _SQUARE = ("S", "P", "dS", "dP")  # N x N; the other matrices are N x d
-_MASKS = {None: "no mask", "bottom-right": "causal", "top-left": "causal"}
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """formulas: LaTeX, one a line. text: Markdown. rows: a table. chart, alt: a small figure and what it shows."""
-
-    formulas: tuple[str, ...] = ()
-    text: str = ""
-    rows: tuple[dict[str, Any], ...] = ()
-    chart: go.Figure | None = None
-    alt: str = ""
 
 
 def derivation(id: str, recordings: Iterable[Recording]) -> Derivation | None:
     """What stands behind the claim with this id; None for one that has nothing more to show."""
     known = tuple(recordings)
-    computed, measured = _COMPUTED.get(id), _MEASURED.get(id)
+    computed, measured = _COMPUTED.get(id), MEASURED.get(id)
     return computed() if computed else measured(known) if measured else None
 
 
@@ -100,7 +86,7 @@ def _passes(forward: Accesses, backward: Accesses) -> tuple[dict[str, Any], ...]
 def _sum(forward: Accesses, backward: Accesses) -> str:
     each = (forward + backward).elements
     gb = each * FP16 * HEADS / 1e9
-    return rf"{_int(each)} \cdot {FP16} \cdot {_int(HEADS)}\ \text{{bytes}} = {gb:.2f}\ \text{{GB}}"
+    return rf"{whole(each)} \cdot {FP16} \cdot {whole(HEADS)}\ \text{{bytes}} = {gb:.2f}\ \text{{GB}}"
 
 
 def _flash_bytes() -> Derivation:
@@ -109,7 +95,7 @@ def _flash_bytes() -> Derivation:
     return Derivation(
         (
             rf"B_c = \left\lceil \frac{{M}}{{4d}} \right\rceil = \left\lceil "
-            rf"\frac{{{_int(SRAM_ELEMENTS)}}}{{4 \cdot {D}}} \right\rceil = {Bc}",
+            rf"\frac{{{whole(SRAM_ELEMENTS)}}}{{4 \cdot {D}}} \right\rceil = {Bc}",
             rf"T_c = \left\lceil \frac{{N}}{{B_c}} \right\rceil = "
             rf"\left\lceil \frac{{{N}}}{{{Bc}}} \right\rceil = {ceil_div(N, Bc)}",
             _sum(forward, backward),
@@ -137,13 +123,14 @@ def _gflops() -> Derivation:
     heads = 66.6e9 / standard
     return Derivation(
         (
-            rf"2 N^2 d = {_int(one)}\ \text{{FLOPs}}",
-            rf"{standard // one} \cdot 2N^2d \cdot {_int(HEADS)} = {HEADS * standard / 1e9:,.0f}"
+            rf"2 N^2 d = {whole(one)}\ \text{{FLOPs}}",
+            rf"{standard // one} \cdot 2N^2d \cdot {whole(HEADS)} = {HEADS * standard / 1e9:,.0f}"
             r"\ \text{GFLOP}",
-            rf"{flash // one} \cdot 2N^2d \cdot {_int(HEADS)} = {HEADS * flash / 1e9:,.0f}"
+            rf"{flash // one} \cdot 2N^2d \cdot {whole(HEADS)} = {HEADS * flash / 1e9:,.0f}"
             r"\ \text{GFLOP}",
         ),
-        f"First standard, then flash. Forward: S = QKᵀ and O = PV. Backward: dV, dP, dQ, dK; flash also computes S again. The printed 66.6 GFLOP "
+        "First standard, then flash. "
+        f"Forward: S = QKᵀ and O = PV. Backward: dV, dP, dQ, dK; flash also computes S again. The printed 66.6 GFLOP "
         f"would be {heads:.1f} heads of the {HEADS:,}; the printed ratio is {75.2 / 66.6:.2f}, ours "
         f"{flash / standard:.2f}.",
     )
@@ -214,10 +201,10 @@ def _memory(which: str) -> Derivation:
     )
     formula = (
         rf"{TABLE21_HEADS}\,(8 N d \cdot 2 + 2 N \cdot 4) = "
-        rf"{_int(round(flash_memory_mib(1024)))}\ \text{{MB}}"
+        rf"{whole(round(flash_memory_mib(1024)))}\ \text{{MB}}"
         if which == "flash"
         else rf"{TABLE21_HEADS}\,(8 N d + 4 N^2) \cdot 2 = "
-        rf"{_int(round(standard_memory_mib(4096)))}\ \text{{MB}}"
+        rf"{whole(round(standard_memory_mib(4096)))}\ \text{{MB}}"
     )
     return Derivation(
         (formula,),
@@ -251,80 +238,6 @@ def _online() -> Derivation:
     )
 
 
-# --- speed, from recordings -------------------------------------------------------------------------------------------
-
-
-def ratio_points(recordings: tuple[Recording, ...], fast: str, slow: str) -> list[Ratio]:
-    """Speed of `fast` over that of `slow` for each recorded 16-bit problem of at least 512 tokens."""
-    slower = {(s.problem, s.dtype): s.tflops for s in speeds(recordings, slow)}
-    return [
-        Ratio(s.problem.Nq, f"d = {s.problem.d}, {_MASKS[s.problem.causal]}", s.tflops / slower[s.problem, s.dtype])
-        for s in speeds(recordings, fast)
-        if (s.problem, s.dtype) in slower and s.problem.Nq >= 512
-    ]
-
-
-def _ratio(recordings: tuple[Recording, ...], fast: str, slow: str, band: tuple[float, float], what: str) -> Derivation:
-    points = ratio_points(recordings, fast, slow)
-    if not points:
-        return Derivation(text="No pair of recordings has both.")
-    inside = sum(band[0] <= p.value <= band[1] for p in points)
-    return Derivation(
-        text=f"{what}, the same problem on the same device, fp16 and bf16: {len(points)} pairs, {inside} of them "
-        "in the paper's range.",
-        chart=claim_charts.ratios_band(points, *band, "Ratio of recorded times"),
-        alt=f"Ratios from {min(p.value for p in points):.2f} to {max(p.value for p in points):.2f} against N.",
-    )
-
-
-def _standard_ratio(recordings: tuple[Recording, ...]) -> Derivation:
-    return _ratio(
-        recordings, FLASH2, EAGER, (3.0, 10.0), "Time of three torch operations over that of FlashAttention-2"
-    )
-
-
-def _fa3_ratio(recordings: tuple[Recording, ...]) -> Derivation:
-    fast = next((name for name in FLASH3 if ratio_points(recordings, name, FLASH2)), CUDNN)
-    what = "cuDNN" if fast == CUDNN else "FlashAttention-3"
-    return _ratio(recordings, fast, FLASH2, (1.5, 2.0), f"Time of FlashAttention-2 over {what}'s")
-
-
-def _share(found: list[Speed]) -> Derivation:
-    """The best of some speeds, as arithmetic."""
-    if not found:
-        return Derivation(text="Nothing was recorded.")
-    best = max(found, key=lambda s: s.tflops / s.peak)
-    p, flops = best.problem, useful_flops(best.problem)
-    time_us = flops / best.tflops / 1e6
-    mask = "" if p.causal is None else r"\ \text{(visible pairs)}"
-    return Derivation(
-        (
-            rf"\text{{FLOPs}} = 4 B H N^2 d = {flops / 1e12:.3f} \cdot 10^{{12}}{mask}",
-            rf"\frac{{\text{{FLOPs}}}}{{\text{{{format_time_us(time_us)}}}}} = {best.tflops:.0f}\ \text{{TFLOP/s}}",
-            rf"{best.tflops:.0f} / {best.peak:g} = {100 * best.tflops / best.peak:.0f}\,\%",
-        ),
-        f"The best of {len(found)} recorded times: B = {p.B}, H = {p.H}, N = {p.Nq:,}, d = {p.d}, {best.dtype}.",
-        tuple(
-            {"N": f"{s.problem.Nq:,}", "d": f"{s.problem.d}", "mask": _MASKS[s.problem.causal], "dtype": s.dtype,
-             "TFLOP/s": f"{s.tflops:.0f}", "of peak": f"{100 * s.tflops / s.peak:.0f} %"}
-            for s in sorted(found, key=lambda s: -s.tflops)[:8]
-        ),
-    )  # fmt: skip
-
-
-def _hopper(recordings: tuple[Recording, ...]) -> Derivation:
-    return _share(speeds(recordings, FLASH2))
-
-
-def _fa3_peak(recordings: tuple[Recording, ...]) -> Derivation:
-    return _share(speeds(recordings, *FLASH3) or speeds(recordings, CUDNN))
-
-
-def _int(value: int) -> str:
-    """A whole number for LaTeX: its commas are no punctuation there."""
-    return f"{value:,}".replace(",", "{,}")
-
-
 _COMPUTED: dict[str, Callable[[], Derivation]] = {
     "fa1-flash-bytes": _flash_bytes,
     "fa1-standard-bytes": _standard_bytes,
@@ -335,10 +248,4 @@ _COMPUTED: dict[str, Callable[[], Derivation]] = {
     "fa1-memory": lambda: _memory("flash"),
     "fa1-standard-memory": lambda: _memory("standard"),
     "online-accesses": _online,
-}
-_MEASURED: dict[str, Callable[[tuple[Recording, ...]], Derivation]] = {
-    "fa2-standard": _standard_ratio,
-    "fa2-hopper": _hopper,
-    "fa3-speedup": _fa3_ratio,
-    "fa3-peak": _fa3_peak,
 }

@@ -15,7 +15,8 @@ from fmha.papers import CLAIMS, HEADS, Claim, D, Finding, N
 from fmha.problem import DTYPES, Problem, Tiling
 from fmha.traffic import closed_form
 from fmha.ui import charts, controls
-from fmha.ui.derivations import Derivation, derivation
+from fmha.ui.derivations import derivation
+from fmha.ui.derivations_speed import Derivation
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.units import ceil_div, format_bytes, format_ratio
 

@@ -17,7 +17,8 @@ from fmha.figures.claim_charts import Fill, blocks, ratios_band, sram_blocks
 from fmha.measurement import shipped
 from fmha.paper_ratios import CUDNN, EAGER, FLASH2, all_claims, ratios
 from fmha.papers import theorem2_slopes
-from fmha.ui.derivations import Derivation, derivation, ratio_points
+from fmha.ui.derivations import derivation
+from fmha.ui.derivations_speed import Derivation, ratio_points
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "paper_check.py"
 CLAIMS = all_claims(shipped())
