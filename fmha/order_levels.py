@@ -42,6 +42,8 @@ def order_bytes(
     """
     if level == "requested":
         return closed_form(problem, tiling, order, write_lse=write_lse).requested_bytes
+    if not gpu.is_cuda:
+        raise LimitError(f"kernels here are CUDA and the {gpu.name} does not run them: choose an NVIDIA GPU.")
     p = problem.replace(dtype="fp32")
     if level == "SMEM":
         number = _KERNEL_OF.get(order)
@@ -53,8 +55,6 @@ def order_bytes(
 
 
 def _levels(order: str, p: Problem, tiling: Tiling, gpu: Gpu, most: int) -> Levels:
-    if not gpu.is_cuda:
-        raise LimitError(f"kernels here are CUDA and the {gpu.name} does not run them: choose an NVIDIA GPU.")
     if order == "naive":
         return forecast(KERNELS["01"], p, tiling, gpu, most=most).levels
     if order == "q-outer" and KERNELS["02"].complaint(p, tiling, gpu) is None:

@@ -14,35 +14,36 @@ from fmha.units import format_bytes, format_ratio
 
 def traffic_vs_n(
     lengths: Sequence[int],
-    moved: Mapping[str, Sequence[int]],
-    compulsory: Sequence[int],
-    theorem2: Sequence[float],
+    moved: Mapping[str, Sequence[float]],
+    compulsory: Sequence[float],
+    theorem2: Sequence[float] | None,
     chosen: int,
     height: int = 520,
+    level: str = "requested",
 ) -> go.Figure:
-    """Bytes of one forward pass by loop order, logarithmic both ways, with two yardsticks.
+    """Bytes of one forward pass by loop order, logarithmic both ways, with yardsticks.
 
     Args:
         moved: order -> bytes at each length. compulsory: Q, K, V read and O written once.
-        theorem2: N^2 d^2 / M in bytes, a growth law without a constant.
+        theorem2: N^2 d^2 / M in bytes, a growth law without a constant; None: left out.
         chosen: the N of the controls, marked by a line.
+        level: whose bytes these are; the title, the axis and the legend say it.
     """
-    fig = Sketch("Requested bytes", height)
+    fig = Sketch("Requested bytes" if level == "requested" else f"Bytes at {level}", height)
     for order, values in moved.items():
         fig.add_scatter(
             x=list(lengths),
             y=list(values),
-            name=ORDER_NAMES[order],
+            name=f"{ORDER_NAMES[order]}: {level}",
             mode="lines+markers",
             line={"color": theme.color(order), "width": 4, "dash": theme.DASHES[order]},
             marker={"symbol": theme.SYMBOLS[order], "size": 9},
             customdata=[format_bytes(v) for v in values],
-            hovertemplate="N = %{x:,}: %{customdata}<extra>" + ORDER_NAMES[order] + "</extra>",
+            hovertemplate="N = %{x:,}: %{customdata}<extra>" + f"{ORDER_NAMES[order]}: {level}</extra>",
         )
-    yardsticks: tuple[tuple[str, str, Sequence[float]], ...] = (
-        ("compulsory", "compulsory", compulsory),
-        ("theorem2", "N²d²/M", theorem2),
-    )
+    yardsticks: list[tuple[str, str, Sequence[float]]] = [("compulsory", "compulsory", compulsory)]
+    if theorem2 is not None:
+        yardsticks.append(("theorem2", "N²d²/M", theorem2))
     for key, name, yardstick in yardsticks:
         fig.add_scatter(
             x=list(lengths),
@@ -53,10 +54,10 @@ def traffic_vs_n(
             customdata=[format_bytes(v) for v in yardstick],
             hovertemplate="N = %{x:,}: %{customdata}<extra>" + name + "</extra>",
         )
-    everything = [*moved.values(), compulsory, theorem2]
+    everything = [*moved.values(), *(values for _, _, values in yardsticks)]
     fig.add_vline(x=chosen, line={"color": theme.color("Q"), "width": 2, "dash": "dot"})
     fig.xaxis(**token_axis(lengths))
-    fig.yaxis(**byte_axis(min(map(min, everything)), max(map(max, everything)), "bytes requested"))
+    fig.yaxis(**byte_axis(min(map(min, everything)), max(map(max, everything)), f"bytes, {level}"))
     fig.update(margin={"t": 96})
     return fig.figure()
 

@@ -22,7 +22,7 @@ KNOWN = frozenset(
     | {"kernel", "Hk", "Nk", "cross", "show", "device"}
     | {"sram", "verdict"}
     | {"design", "colour", "mBr", "mBc"}
-    | {"blocks", "l2", "orders", "pad", "site01", "site02", "stride", "turn", "check"}
+    | {"blocks", "l2", "orders", "pad", "site01", "site02", "stride", "turn", "check", "level"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice

@@ -13,6 +13,7 @@ from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.memory import hbm_held, smem_bytes
 from fmha.traffic import closed_form, compulsory_bytes, theorem2_bytes
 from fmha.ui import charts, controls
+from fmha.ui.levels_box import LEVEL_LABELS, below_requests
 from fmha.ui.page import configuration, explained_errors, page, try_this
 from fmha.units import ceil_div, format_bytes, format_ratio
 
@@ -71,6 +72,10 @@ def in_words(problem: Problem, tiling: Tiling, moved: dict[str, Traffic]) -> Non
 def against_length(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> None:
     """Bytes and their ratio against N."""
     st.header("Against the sequence length", anchor=False)
+    level = controls.choice("level", f"At level (on the {gpu.name})", LEVEL_LABELS, default="requested")
+    if level != "requested":
+        below_requests(problem, tiling, gpu, level)
+        return
     moved = curves(problem, tiling, write_lse)
     M = gpu.smem_per_block_optin
     floor = [compulsory_bytes(problem.replace(N=n)) for n in LENGTHS]
@@ -221,7 +226,8 @@ def what_is_counted() -> None:
         "model of the papers. Only real rows of a ragged last tile count, and only K/V tiles that are visited. "
         "L1 and L2 caches are not in it: on a GPU they serve part of these requests, and the HBM chips see less. "
         "l, m and LSE take 4 bytes a row, whatever the data type. LSE is only written when training will need it. "
-        "\n\n**Not covered yet:** the backward pass, FlashAttention-3, cache levels, and shared-memory traffic."
+        "\n\n**The other levels** are chosen above the first chart: what L2 and DRAM see of these requests, and what "
+        "shared memory delivers. **Not covered yet:** the backward pass and FlashAttention-3."
     )
 
 
@@ -283,7 +289,7 @@ with columns[2]:
     dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp16")
 with columns[3]:
     d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
-    gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+    gpu_key = controls.choice("gpu", "On GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
 left, right = st.columns(2, vertical_alignment="bottom")
 with left:
     causal = controls.causal()

@@ -12,7 +12,7 @@ from fmha.errors import LimitError
 from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
-from fmha.order_levels import order_bytes
+from fmha.order_levels import Level, order_bytes
 from fmha.traffic import closed_form, compulsory_bytes
 
 H200 = GPUS["H200"]
@@ -51,9 +51,10 @@ def test_tiles_that_do_not_fit_are_refused(order: str) -> None:
         order_bytes(order, Problem(N=512, d=256), Tiling(256, 256), H200, "L2")
 
 
-def test_a_gpu_without_cuda_is_refused() -> None:
+@pytest.mark.parametrize("level", ["L2", "DRAM", "SMEM"])
+def test_a_gpu_without_cuda_is_refused(level: Level) -> None:
     with pytest.raises(LimitError, match="CUDA"):
-        order_bytes("naive", P, TILES, GPUS["MI300X"], "DRAM")
+        order_bytes("naive", P, TILES, GPUS["MI300X"], level)
 
 
 @settings(max_examples=25)
