@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmha.levels import Caches, Levels, TensorBytes
-from fmha.lockstep import coherence
+from fmha.lockstep import coherence, in_step_visits
 from fmha.problem import Problem
 from fmha.reuse import mean_survival
 from fmha.traffic import Traffic
@@ -21,7 +21,6 @@ from fmha.units import ceil_div
 # Of 01_naive.cu.
 TILE, CHUNK = 64, 32
 
-IN_STEP_STEPS = 32.0  # v0 of a block that has its SM to itself, in steps (a chunk of both operands)
 _GROUPS = 1 << 16
 
 
@@ -50,7 +49,7 @@ class _Grid:
 
     def in_step(self, resident: float) -> float:
         """Share of merging that is left on average, over all steps of all blocks."""
-        v0 = IN_STEP_STEPS / resident**2
+        v0 = in_step_visits(1, resident)  # a chunk's loads are unrolled: a thread waits once
         return float(coherence(np.arange(self.steps) + 1.0, v0).mean())
 
 

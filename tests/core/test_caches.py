@@ -87,7 +87,7 @@ def test_coherence() -> None:
 
 
 def test_causal_blocks_start_when_shorter_ones_end() -> None:
-    p, t = Problem(N=4, d=8, causal=True), Tiling(1, 1)
+    p, t = Problem(N=4, d=8, causal="bottom-right"), Tiling(1, 1)
     seen = reach(p, t)
     assert (seen.end - seen.first).tolist() == [[1, 2, 3, 4]]
     walked = walk(p, t, slots=2)
@@ -172,7 +172,7 @@ def test_kv_outer_by_hand() -> None:
 problems = st.builds(
     lambda B, group, Hk, Nq, Nk, d, causal, pad: Problem(
         B=B, H=group * Hk, Hk=Hk, Nq=Nq, Nk=Nk, d=8 * d, causal=causal,
-        lens_k=[max(0, Nk - pad * (b + 1)) for b in range(B)] if pad else None,
+        lens_k=tuple(max(0, Nk - pad * (b + 1)) for b in range(B)) if pad else None,
     ),
     st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.integers(1, 90), st.integers(1, 90), st.integers(1, 4),
     st.sampled_from([None, "bottom-right", "top-left"]), st.sampled_from([0, 0, 3]),

@@ -1,0 +1,256 @@
+"""The forecast against what an H200 measured: the recordings, and counters of settings that were read afterwards.
+
+Errors that hold here are those that the pages state. L2 bytes are compared with 32 x `lts__t_sectors_srcunit_tex.sum`,
+DRAM bytes with reads plus writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fmha import lockstep
+from fmha.dispatch import BLOCK_ORDERS
+from fmha.errors import LimitError, ProblemError
+from fmha.forecast import ERRORS_OF_THE_MODEL, FITTED, LIMITS_OF_THE_MODEL, Forecast, forecast
+from fmha.hardware import GPUS, Gpu
+from fmha.kernels import KERNELS, SECTOR
+from fmha.measurement import shipped
+from fmha.problem import Problem, Tiling
+
+LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+L2, DRAM_READ, DRAM_WRITE = "lts__t_sectors_srcunit_tex.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
+H200 = GPUS["H200"]
+
+
+class Case(NamedTuple):
+    """One measured setting. time_us: the median of timed runs, or what ncu measured once; registers by function."""
+
+    kernel: str
+    problem: Problem
+    tiling: Tiling
+    gpu: Gpu
+    registers: dict[str, int]
+    counters: dict[str, dict[str, float]]
+    time_us: float
+
+    def total(self, metric: str) -> float:
+        return sum(metrics[metric] for metrics in self.counters.values())
+
+    @property
+    def l2(self) -> float:
+        return SECTOR * self.total(L2)
+
+    @property
+    def dram(self) -> float:
+        return self.total(DRAM_READ) + self.total(DRAM_WRITE)
+
+
+@lru_cache(maxsize=1)
+def recorded() -> tuple[Case, ...]:
+    return tuple(
+        Case(
+            entry.name, run.problem, Tiling(*(entry.tiling or (32, 32))), recording.device.gpu,
+            {use.function: use.registers for use in entry.build.functions}, entry.counters, entry.time.median_us,
+        )
+        for recording in shipped() for run in recording.runs for entry in run.entries
+        if entry.is_kernel and entry.name in ("01", "02") and entry.counters and entry.time and entry.build
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def read_afterwards() -> tuple[Case, ...]:
+    """Settings chosen to be hard for the model: K and V beyond L2, whole heads a wave, GQA, ragged, other tiles."""
+    entries = json.loads((Path(__file__).parent / "counters_h200.json").read_text())["entries"]
+    gpu = recorded()[0].gpu
+    return tuple(
+        Case(
+            e["kernel"], Problem(**e["problem"]), Tiling(*e["tiling"]), gpu,
+            {name: int(c["launch__registers_per_thread"]) for name, c in e["counters"].items()}, e["counters"],
+            sum(c["gpu__time_duration.sum"] for c in e["counters"].values()) / 1e3,
+        )
+        for e in entries
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _forecast(index: int) -> Forecast:
+    case = (*recorded(), *read_afterwards())[index]
+    return forecast(KERNELS[case.kernel], case.problem, case.tiling, case.gpu, registers=case.registers)
+
+
+def cases(which: str) -> list[tuple[Case, Forecast]]:
+    first, last = (0, len(recorded())) if which == "recorded" else (len(recorded()), len(recorded()) + 18)
+    everything = (*recorded(), *read_afterwards())
+    return [(everything[k], _forecast(k)) for k in range(first, last)]
+
+
+def test_there_is_enough_to_compare_with() -> None:
+    assert len(recorded()) >= 96 and len(read_afterwards()) == 18
+    assert {case.kernel for case in recorded()} == {"01", "02"}
+    big = [c for c in (*recorded(), *read_afterwards()) if 8 * c.problem.Nk * c.problem.d > H200.l2_bytes / 2]
+    assert len(big) >= 4  # K and V of a head outgrow L2 when they take two places
+
+
+@pytest.mark.parametrize("which", ["recorded", "read afterwards"])
+def test_requested_bytes_are_equal(which: str) -> None:
+    for case, found in cases(which):
+        assert found.levels.requested == SECTOR * (case.total(LOADS) + case.total(STORES)), case[:3]
+
+
+@pytest.mark.parametrize("which", ["recorded", "read afterwards"])
+def test_l2_bytes(which: str) -> None:
+    """Within 20 %, half of them within 10 %: the issue's bounds. Measured here: at most 18 %, median 2 % (5 %)."""
+    errors = np.array([found.levels.l2 / case.l2 - 1 for case, found in cases(which)])
+    assert np.abs(errors).max() <= 0.20
+    assert np.median(np.abs(errors)) <= (0.03 if which == "recorded" else 0.08)
+
+
+@pytest.mark.parametrize("which", ["recorded", "read afterwards"])
+def test_dram_bytes(which: str) -> None:
+    """Within 15 %, half of them within 7 %. Measured here: at most 5 % (14 %), median 1 %."""
+    errors = np.array([(found.dram_read + found.dram_written) / case.dram - 1 for case, found in cases(which)])
+    assert np.abs(errors).max() <= (0.06 if which == "recorded" else 0.15)
+    assert np.median(np.abs(errors)) <= 0.03
+
+
+@pytest.mark.parametrize("which", ["recorded", "read afterwards"])
+def test_time(which: str) -> None:
+    """Within a factor of two is asked; it is within 15 %."""
+    ratios = np.array([found.time_us / case.time_us for case, found in cases(which)])
+    assert ratios.min() >= 0.85 and ratios.max() <= 1.15
+    for case, found in cases(which):
+        assert found.longest.binds == ("shared memory" if case.kernel == "02" else "issue slots")
+
+
+def test_the_stated_errors_are_the_real_ones() -> None:
+    found = cases("recorded")
+    errors = {
+        "L2 bytes": [f.levels.l2 / c.l2 - 1 for c, f in found],
+        "DRAM bytes": [(f.dram_read + f.dram_written) / c.dram - 1 for c, f in found],
+        "time": [f.time_us / c.time_us - 1 for c, f in found],
+    }
+    assert set(errors) == {stated.what for stated in ERRORS_OF_THE_MODEL}
+    for stated in ERRORS_OF_THE_MODEL:
+        sizes = np.abs(errors[stated.what])
+        assert np.median(sizes) == pytest.approx(stated.median, abs=0.0101)
+        assert sizes.max() == pytest.approx(stated.largest, abs=0.0101)
+
+
+def _ranks(values: list[float]) -> np.ndarray:
+    return np.argsort(np.argsort(values))
+
+
+def test_ranking_of_tile_sizes() -> None:
+    by_problem = defaultdict(list)
+    for case, found in cases("recorded"):
+        if case.kernel == "02":
+            by_problem[case.problem].append((case.time_us, found.time_us))
+    correlations = [
+        np.corrcoef(_ranks([m for m, _ in pairs]), _ranks([p for _, p in pairs]))[0, 1]
+        for pairs in by_problem.values()
+        if len(pairs) >= 4
+    ]
+    assert len(correlations) >= 12
+    assert min(correlations) >= 0.8 - 1e-9
+
+
+def test_blocks_per_sm_are_those_of_the_driver() -> None:
+    for recording in shipped():
+        for run in recording.runs:
+            for entry in run.entries:
+                if entry.build is None or entry.name not in KERNELS:
+                    continue
+                tiling = Tiling(*(entry.tiling or (32, 32)))
+                found = forecast(KERNELS[entry.name], run.problem, tiling, recording.device.gpu, most=1000)
+                for use, part in zip(entry.build.functions, found.functions, strict=True):
+                    assert part.held.blocks == use.blocks_per_sm, (run.problem, use)
+        break  # one d is enough for this
+
+
+def test_the_constant_fitted_on_half_serves_the_other_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How fast blocks fall out of step, chosen anew on every other setting: the same, or its neighbour on the grid."""
+    everything = [case for case in (*recorded(), *read_afterwards()) if case.problem.Nk <= 4096]
+
+    def errors(some: list[Case]) -> np.ndarray:
+        found = [
+            forecast(KERNELS[c.kernel], c.problem, c.tiling, c.gpu, registers=c.registers, most=8_000) for c in some
+        ]
+        return np.array([f.levels.l2 / c.l2 - 1 for f, c in zip(found, some, strict=True)])
+
+    there, scores = lockstep.IN_STEP_VISITS, {}
+    for value in (there / 4, there / 2, there, there * 2, there * 4):
+        monkeypatch.setattr(lockstep, "IN_STEP_VISITS", value)
+        scores[value] = float(np.sqrt((errors(everything[::2]) ** 2).mean()))
+    best = min(scores, key=lambda value: scores[value])
+    assert there / 2 <= best <= there * 2, scores
+    monkeypatch.setattr(lockstep, "IN_STEP_VISITS", best)
+    held_out = np.abs(errors(everything[1::2]))
+    assert np.median(held_out) <= 0.05 and held_out.max() <= 0.20
+
+
+# --- without measurements ---------------------------------------------------------------------------------------------
+
+
+def test_a_larger_l2_moves_fewer_dram_bytes() -> None:
+    p = Problem(N=16384, H=2, d=128)
+    sizes = [10 << 20, 30 << 20, 60 << 20, 200 << 20]
+    dram = [forecast(KERNELS["02"], p, Tiling(64, 16), H200, l2_bytes=size).levels.all.dram_read for size in sizes]
+    assert dram == sorted(dram, reverse=True) and dram[0] >= 2 * dram[-1]
+    assert dram[-1] == pytest.approx(3 * 4 * p.H * p.Nk * p.d)  # Q, K, V once
+
+
+@pytest.mark.parametrize("order", BLOCK_ORDERS)
+def test_block_orders(order: str) -> None:
+    p = Problem(N=2048, H=16, d=64, causal="bottom-right")
+    found = forecast(KERNELS["02"], p, Tiling(32, 32), H200, order=order)
+    assert found.levels.requested == forecast(KERNELS["02"], p, Tiling(32, 32), H200).levels.requested
+    assert 0 < found.functions[0].busy <= 1
+
+
+def test_heavy_first_shortens_the_tail() -> None:
+    p = Problem(N=512, H=16, d=64, causal="bottom-right")
+    plain, heavy = (forecast(KERNELS["02"], p, Tiling(32, 32), H200, order=o) for o in ("head-major", "heavy-first"))
+    assert heavy.functions[0].busy > plain.functions[0].busy
+    assert heavy.time_us < plain.time_us
+
+
+@pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.is_cuda], ids=lambda gpu: gpu.key)
+@pytest.mark.parametrize("kernel", ["01", "02"])
+def test_every_cuda_gpu(gpu: Gpu, kernel: str) -> None:
+    found = forecast(KERNELS[kernel], Problem(N=1024, H=4, d=32), Tiling(16, 16), gpu)
+    assert 0 < found.levels.dram <= found.levels.l2 * (1 + 1e-9) <= found.levels.requested * (1 + 2e-9)
+    assert found.time_us > 0 and all(time >= 0 for part in found.functions for time in part.resources.values())
+
+
+def test_more_sms_and_bandwidth_are_faster() -> None:
+    p = Problem(N=4096, H=16, d=64)
+    for kernel in ("01", "02"):
+        half = forecast(KERNELS[kernel], p, Tiling(32, 32), replace(H200, sms=66))
+        assert half.time_us > forecast(KERNELS[kernel], p, Tiling(32, 32), H200).time_us
+
+
+def test_refusals() -> None:
+    p, t = Problem(N=64, d=8), Tiling(8, 8)
+    with pytest.raises(LimitError, match="CUDA"):
+        forecast(KERNELS["02"], p, t, GPUS["MI300X"])
+    with pytest.raises(ProblemError, match="heavy-first"):
+        forecast(KERNELS["02"], p, t, H200, order="sideways")
+    with pytest.raises(LimitError, match="threads"):
+        forecast(KERNELS["02"], p, Tiling(64, 64), H200)
+    with pytest.raises(LimitError, match="not modelled"):
+        forecast(replace(KERNELS["02"], number="09"), p, t, H200)
+
+
+def test_what_is_fitted_and_what_is_left_out_is_said() -> None:
+    assert all(constant.name and constant.value and constant.source for constant in FITTED)
+    text = " ".join(LIMITS_OF_THE_MODEL)
+    for word in ("TLB", "partial lines", "writes back", "clock", "H200"):
+        assert word in text
