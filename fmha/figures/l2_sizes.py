@@ -23,7 +23,7 @@ def l2_sizes(
     fig = Sketch("", height)
     marks = {own: "<br>(as built)"} | ({chosen: "<br>(chosen)"} if chosen != own else {})
     names = [f"{size / MIB:g} MiB{marks.get(size, '')}" for size in sizes]
-    top = max([*dram, compulsory], default=1.0)
+    top = max([*dram, compulsory], default=0.0) or 1.0
     fig.add_bar(
         x=list(range(len(sizes))), y=[value / top for value in dram], showlegend=False,
         text=[format_bytes(value).replace(" ", "<br>") for value in dram], textposition="outside", cliponaxis=False,

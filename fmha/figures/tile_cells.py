@@ -41,19 +41,26 @@ def shown(cell: Cell, metric: Metric) -> str:
 def tile_cells(
     drawn: TileMap, metric: Metric, chosen: tuple[int, int], presets: Sequence[Preset] = (), height: int = 560
 ) -> go.Figure:
-    """The map of one number; the chosen cell is framed, the best one has a star, presets are named.
+    """The map of one number; the chosen cell is framed, the best one has a star, presets have their name.
 
     Args:
         chosen: (Br, Bc), framed when it is on the map. presets: tiles that somebody chose.
     """
     best = drawn.best(metric)
+    names = {(p.Br, p.Bc): initials(p.name) for p in presets}
+
+    def signs(cell: Cell) -> list[str]:
+        name = names.get((cell.tiling.Br, cell.tiling.Bc))
+        both = ([BEST] if cell is best else []) + ([f"<b>{name}</b>"] if name else [])
+        return [" ".join(both)] if both else []
+
     cells = [
         [
             MapCell(
                 cell.value(metric),
-                "<br>".join(([BEST] if cell is best else []) + shown(cell, metric).split(" ")),
+                "<br>".join([*signs(cell), *shown(cell, metric).split(" ")]),
                 _hover(cell),
-                SHORT.get(cell.need.why_not, ""),
+                "" if cell.runs else "<br>".join([*signs(cell), SHORT[cell.need.why_not]]),
             )
             for cell in row
         ]
@@ -61,11 +68,12 @@ def tile_cells(
     ]
     return figure(
         drawn.rows, drawn.columns, cells, role=_ROLES[metric], logarithmic=metric in ("requested", "l2", "time"),
-        chosen=Tiling(*chosen), presets={_initials(p.name): Tiling(p.Br, p.Bc) for p in presets}, height=height,
+        chosen=Tiling(*chosen), height=height,
     )  # fmt: skip
 
 
-def _initials(name: str) -> str:
+def initials(name: str) -> str:
+    """For a cell: "FA-2"."""
     return name.replace("FlashAttention-", "FA-")
 
 

@@ -111,9 +111,10 @@ def whole_run(number: str, problem: Problem, tiling: Tiling, gpu: Gpu, use: Smem
     """Wavefronts of the whole run, with padding and without."""
     clock_us = gpu.sms * gpu.boost_ghz * 1e3
     plain_use = banks(number, problem, tiling, gpu, 0)
+    lost = percent(use.conflicts / use.wavefronts) if use.conflicts else "none"
     text = (
         f"**The whole run needs {format_count(use.wavefronts)} wavefronts,** "
-        f"{percent(use.conflicts / use.wavefronts)} of them because of conflicts. An SM has one a clock, so they take "
+        f"{lost} of them because of conflicts. An SM has one a clock, so they take "
         f"at least {format_time_us(use.wavefronts / clock_us)} on {gpu.sms} SMs at {gpu.boost_ghz:g} GHz."
     )
     if number != NAIVE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fmha.forecast import FITTED, LIMITS_OF_THE_MODEL
+from fmha.forecast import FITTED, HOW_THE_MODEL_WORKS, LIMITS_OF_THE_MODEL
 from fmha.measurement import shipped
 from fmha.model_errors import STATED, Off, against
 from fmha.ui import controls
@@ -29,7 +29,9 @@ def trust_box() -> None:
         )
         + ". The model's free numbers were fitted to part of these runs, so expect more elsewhere."
     )
-    st.markdown("\n".join(f"- {line}" for line in LIMITS_OF_THE_MODEL))
+    st.markdown("**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in LIMITS_OF_THE_MODEL))
+    with st.expander("How it works"):
+        st.markdown("\n".join(f"- {line}" for line in HOW_THE_MODEL_WORKS))
     with st.expander("What is fitted, and to what"):
         st.dataframe([constant._asdict() for constant in FITTED], hide_index=True)
     if controls.toggle("check", "Compute all recorded runs again and list the errors (a few seconds)"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from fmha import Problem, Tiling
-from fmha.figures.tile_cells import BEST, NAMES, SHORT, shown, tile_cells
+from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
 from fmha.forecast import Forecast, forecast
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import KERNELS
@@ -78,18 +78,15 @@ def headline(drawn: TileMap, metric: Metric) -> None:
     best = drawn.best(metric)
     if best is not None:
         most = {"occupancy": "Most occupancy", "recorded": "Fastest recorded"}.get(metric, f"Least {NAMES[metric]}")
-        st.markdown(
-            f"**{most}: Br = {best.tiling.Br}, Bc = {best.tiling.Bc}** ({shown(best, metric)})"
-            + ("; of equals, the one with the least shared memory." if metric in ("requested", "occupancy") else ".")
-        )
+        equal = sum(1 for row in drawn.cells for c in row if c.value(metric) == best.value(metric)) - 1
+        others = f"; {equal} more {'is' if equal == 1 else 'are'} equal, with more shared memory" if equal else ""
+        st.markdown(f"**{most}: Br = {best.tiling.Br}, Bc = {best.tiling.Bc}** ({shown(best, metric)}){others}.")
 
 
 def legend(drawn: TileMap, metric: Metric, found: Sequence[Preset]) -> None:
     """What the signs mean, and where the numbers are from."""
     reasons = [f"{SHORT[r]}: {r}" if SHORT[r] != r else r for r in drawn.refused()]
-    signs = f"{BEST} best · " + ", ".join(
-        f"{p.name.replace('FlashAttention-', 'FA-')}: {p.name}'s tiles" for p in found
-    )
+    signs = f"{BEST} best · " + ", ".join(f"{initials(p.name)}: {p.name}'s tiles" for p in found)
     st.caption(f"Darker is more. {signs}" + (f" · Grey: forbidden by {', '.join(reasons)}." if reasons else "."))
 
 
