@@ -15,6 +15,7 @@ from fmha.inputs import INPUTS, InputSource
 from fmha.kernels import KERNELS, Kernel, Plan, kernel
 from fmha.problem import Problem, Tiling, check_memory
 from fmha.ui import controls, live
+from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_count
 
 LENGTHS = [
@@ -139,7 +140,7 @@ def _target(machine: Diagnosis | None) -> Target:
         alike = [g for g in GPUS.values() if g.compute == compute] or [GPUS[DEFAULT_GPU]]
         return Target(device, alike[-1], None, known)
     names = {key: gpu.name for key, gpu in GPUS.items()}
-    limits = controls.choice("gpu", "Limits of", names, default=DEFAULT_GPU, help="What a launch is held against.")
+    limits = controls.choice("gpu", "Limits of", names, default=default_gpu(), help="What a launch is held against.")
     return Target(0, GPUS[limits])
 
 

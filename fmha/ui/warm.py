@@ -25,6 +25,9 @@ def warm_up() -> None:
     through that takes 0.1 s each time; frozen objects are not looked at, and nothing imported is ever garbage.
     """
     _declare_own_menu()
+    from fmha.ui import live
+
+    live.machine()  # looked at in the background meanwhile: pages show this machine's GPU first
     import plotly.graph_objects as go
 
     go.Figure(go.Scatter(x=[0, 1], y=[0, 1])).to_json()  # Plotly loads its validators on the first figure

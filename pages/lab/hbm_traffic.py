@@ -9,12 +9,13 @@ from fmha.figures.axes import ORDER_NAMES
 from fmha.figures.memory_held import memory_held
 from fmha.figures.traffic_tiles import traffic_tiles
 from fmha.figures.traffic_vs_n import ratio_vs_n, traffic_vs_n
-from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.hardware import GPUS, Gpu
 from fmha.memory import hbm_held, smem_bytes
 from fmha.traffic import closed_form, compulsory_bytes, theorem2_bytes
 from fmha.ui import charts, controls
 from fmha.ui.levels_box import LEVEL_LABELS, below_requests
 from fmha.ui.page import configuration, explained_errors, page, try_this
+from fmha.ui.this_gpu import default_gpu
 from fmha.units import ceil_div, format_bytes, format_ratio
 
 LENGTHS = [2**e for e in range(7, 21)]  # 128 to 1M tokens, the curves
@@ -289,7 +290,7 @@ with columns[2]:
     dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp16")
 with columns[3]:
     d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
-    gpu_key = controls.choice("gpu", "On GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+    gpu_key = controls.choice("gpu", "On GPU", {k: g.name for k, g in GPUS.items()}, default=default_gpu())
 left, right = st.columns(2, vertical_alignment="bottom")
 with left:
     causal = controls.causal()

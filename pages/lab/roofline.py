@@ -12,6 +12,7 @@ from fmha.roofline import LEVELS, ORDERS, ridge, roofs
 from fmha.ui import charts, controls, roof_points
 from fmha.ui.page import configuration, explained_errors, page, try_this
 from fmha.ui.roof_points import Library, Shown, requested_intensity
+from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_flops, format_ratio
 
 LENGTHS = [2**e for e in range(7, 18)]
@@ -222,7 +223,7 @@ with columns[2]:
     Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=32)
 with columns[3]:
     d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
-    gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+    gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=default_gpu())
 with columns[2]:
     offered = [name for name in ("fp32", "fp16", "bf16") if GPUS[gpu_key].peak_tflops(name)]
     dtype = controls.choice("dtype", "Data type", offered, default="fp32")

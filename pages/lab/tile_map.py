@@ -9,7 +9,7 @@ import streamlit as st
 from fmha import Problem, Tiling
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
 from fmha.forecast import Forecast, forecast
-from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
 from fmha.tile_designs import DESIGNS, Preset, presets
@@ -18,6 +18,7 @@ from fmha.traffic import closed_form
 from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
+from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_ratio, format_time_us
 
 LENGTHS = [2**e for e in range(7, 21)]
@@ -241,7 +242,7 @@ def main() -> None:
         d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
         B = controls.slider("B", "Batch B", options=[1, 2, 4, 8, 16, 32, 64], default=1)
     with columns[2]:
-        gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+        gpu_key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=default_gpu())
         causal = controls.causal()
     with columns[3]:
         key = controls.choice("design", "Design", DESIGN_NAMES, default="02")

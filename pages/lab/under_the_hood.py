@@ -13,7 +13,7 @@ from fmha.figures.byte_levels import byte_levels
 from fmha.figures.l2_sizes import l2_sizes
 from fmha.figures.wave_picture import wave_picture
 from fmha.forecast import Forecast, forecast
-from fmha.hardware import DEFAULT_GPU, GPUS, MIB, Gpu
+from fmha.hardware import GPUS, MIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Found, nearest, shipped
 from fmha.model_errors import errors, measured
@@ -22,6 +22,7 @@ from fmha.ui import cards, charts, controls, hood_words
 from fmha.ui.bank_box import bank_box, banks
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
+from fmha.ui.this_gpu import default_gpu
 from fmha.ui.trust_box import trust_box
 from fmha.units import format_bytes, format_ratio
 from fmha.wave_map import WaveMap, wave_map
@@ -86,7 +87,7 @@ def settings() -> Asked:
         Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=32)
     cuda = {key: gpu.name for key, gpu in GPUS.items() if gpu.is_cuda}
     with columns[3]:
-        key = controls.choice("gpu", "GPU", cuda, default=DEFAULT_GPU)
+        key = controls.choice("gpu", "GPU", cuda, default=default_gpu())
         number = controls.choice(
             "kernel", "Kernel", {n: f"{n} {k.name}" for n, k in KERNELS.items()}, default=FLASH,
             help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer.",

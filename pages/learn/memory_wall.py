@@ -9,9 +9,10 @@ from fmha.capacity import held_bytes, largest_n
 from fmha.figures.memory_levels import format_speed, levels, size_and_speed
 from fmha.figures.memory_vs_n import memory_vs_n
 from fmha.figures.naive_kernels import naive_kernels
-from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
+from fmha.hardware import GPUS, Gpu
 from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, try_this
+from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_flops, format_ratio, format_time_us
 
 LENGTHS = [2**e for e in range(7, 21)]  # 128 to 1M tokens
@@ -170,7 +171,7 @@ page(
 )
 columns = st.columns(3)
 with columns[0]:
-    key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=DEFAULT_GPU)
+    key = controls.choice("gpu", "GPU", {k: g.name for k, g in GPUS.items()}, default=default_gpu())
     dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp16")
 with columns[1]:
     N = controls.slider("N", "Sequence length N", options=LENGTHS, default=8192)
