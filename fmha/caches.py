@@ -52,7 +52,7 @@ def q_outer_levels(
     kv_read = requested.get("K", (0, 0))[0]
     rows = 2 * p.d * p.itemsize  # K and V of one key
     loads = walked.visit_keys * walked.weight[walked.visit_block] * rows
-    wanted, beyond = float(loads.sum()), float(loads @ beyond_l1)
+    wanted, beyond = float(loads.sum()), float((loads * beyond_l1).sum())
     asked = np.bincount(gathered.of_visit, loads * beyond_l1 * asks, len(gathered.keys)).astype(np.float64)
     scale = kv_read / wanted if wanted else 0.0  # one of K and V
     heavy = np.bincount(gathered.of_visit, loads, len(gathered.keys)) / np.maximum(

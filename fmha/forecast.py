@@ -2,7 +2,7 @@
 
 Bytes are those of `fmha.caches` and `fmha.cache_naive`. Time is that of the scarcest resource of each function: turns
 of the shared-memory banks, issue slots, multiply-adds, L2, DRAM; the busiest SM counts. Each resource is reached to a
-degree that was measured on an H200 (`FITTED`). On other GPUs it is an estimate that nothing here has checked.
+degree that was measured on an H200 (`fmha.model_facts`). On other GPUs it is an estimate that nothing here has checked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,101 +20,38 @@ from fmha.dispatch import Waves, blocks_in_order, check_block_order, deal
 from fmha.errors import LimitError
 from fmha.hardware import KIB, Gpu
 from fmha.kernels import Kernel, Launch, Plan
-from fmha.levels import DIRTY_SHARE, MERGING_SMS, Caches, Levels, TensorBytes, caches_of, together
-from fmha.lockstep import AT_ONCE, IN_STEP_VISITS, SHRINKS, reach
+from fmha.levels import Caches, Levels, TensorBytes, caches_of, together
+from fmha.lockstep import reach
+from fmha.model_facts import (
+    BACKGROUND_READ,
+    BACKGROUND_WRITE,
+    COLUMN_CLOCKS,
+    DRAM_REACHED,
+    ERRORS_OF_THE_MODEL,
+    FITTED,
+    HIDDEN,
+    HOW_THE_MODEL_WORKS,
+    L2_REACHED,
+    LAUNCH_US,
+    LIMITS_OF_THE_MODEL,
+    NAIVE_REGISTERS,
+    OUTPUT,
+    SCHEDULERS,
+    SCORES,
+    SOFTMAX,
+    SOFTMAX_ROW,
+    VISIT_CLOCKS,
+    WARPS_TO_ISSUE,
+    WAVEFRONTS_REACHED,
+    Constant,
+    Error,
+)
 from fmha.occupancy import Occupancy, occupancy
 from fmha.problem import Problem, Tiling
 from fmha.tile_designs import COMPILED
 from fmha.units import ceil_div
 
 MOST_VISITS = 30_000
-_LAUNCH_US = 3.0
-_WAVEFRONTS_REACHED = 0.98
-_VISIT_CLOCKS, _COLUMN_CLOCKS = 2080.0, 90.0  # of a visit, and for each of its Bc columns: barriers, one thread a row
-_HIDDEN = 1.5  # they are hidden by other blocks on the SM: divided by blocks to this power
-_WARPS_TO_ISSUE = 18.0
-_DRAM_REACHED, _L2_REACHED = 0.73, 0.5
-_BACKGROUND_READ, _BACKGROUND_WRITE = 8.0, 18.0  # bytes a microsecond: MB/s
-_SCHEDULERS = 4  # of an SM; each starts one instruction of a warp a clock
-# Instructions of a warp, for 32 elements of S or P, and for each of their d multiply-adds.
-_SCORES, _OUTPUT, _SOFTMAX, _SOFTMAX_ROW = (31.0, 2.572), (0.0, 2.74), 49.2, 1426.0
-_NAIVE_REGISTERS = {"naive_scores": 64, "naive_softmax": 31, "naive_output": 80}
-
-
-class Constant(NamedTuple):
-    """A fitted number, with what it means and where it comes from."""
-
-    name: str
-    value: str
-    source: str
-
-
-_RECORDED = "fitted to Nsight Compute's counters of kernels 01 and 02 on an H200 (driver 580)"
-FITTED: tuple[Constant, ...] = (
-    Constant("SMs whose requests merge", f"{MERGING_SMS} neighbours in step", _RECORDED),
-    Constant(
-        "visits until half of the merging is lost", f"{IN_STEP_VISITS:g} / loads in a row / blocks an SM²", _RECORDED
-    ),
-    Constant("out of step within the first visit", f"{AT_ONCE:g} visits", _RECORDED),
-    Constant("time of a visit that shrinks with a mask", f"{100 * SHRINKS:.0f} %", "recorded times, causal and not"),
-    Constant("places that shared or written lines take in L2", "2", _RECORDED + "; as if both halves kept them"),
-    Constant("L2 for written lines", f"{100 * DIRTY_SHARE:.0f} %, in sets of 16", _RECORDED),
-    Constant(
-        "DRAM traffic of no kernel",
-        f"{_BACKGROUND_READ:g} MB/s read, {_BACKGROUND_WRITE:g} MB/s written",
-        "what long runs have beyond the model, in proportion to time",
-    ),
-    Constant("wavefronts a clock and SM", f"{_WAVEFRONTS_REACHED:g}", "recorded times of kernel 02"),
-    Constant(
-        "clocks of a visit beside its wavefronts",
-        f"({_VISIT_CLOCKS:g} + {_COLUMN_CLOCKS:g} Bc) / blocks an SM^{_HIDDEN:g}",
-        "recorded times of kernel 02",
-    ),
-    Constant("issue slots used", f"1 - exp(-warps / {_WARPS_TO_ISSUE:g})", "recorded times of kernel 01"),
-    Constant("DRAM bandwidth reached", f"{100 * _DRAM_REACHED:.0f} %", "recorded times of naive_softmax"),
-    Constant(
-        "L2 bandwidth reached", f"{100 * _L2_REACHED:.0f} % of what slices could", "assumed; no kernel here needs it"
-    ),
-)
-LIMITS_OF_THE_MODEL: tuple[str, ...] = (
-    "Everything is counted in whole tiles: not the sectors of partial lines, the order within a tile, or bank and "
-    "channel conflicts of L2 and DRAM.",
-    "Not modelled: address translation (TLB), when L2 writes back (only how much is still in it at the end), clock and "
-    "power changes, and other work on the GPU.",
-    "Merging of requests between L1 and L2 depends on which blocks are in step. It is followed only roughly; two "
-    "readings of the hardware's own counters differ by up to 10 % there.",
-    "Fitted to one H200, kernels 01 and 02, fp32. For other GPUs sizes, bandwidths and SM counts are replaced and the "
-    "fitted numbers kept; nothing was measured there.",
-    "Caches are cold before each function, as under Nsight Compute. In a real run naive attention finds the end of S "
-    "and P still in L2.",
-)
-
-
-HOW_THE_MODEL_WORKS: tuple[str, ...] = (
-    "Blocks are dealt to SMs in block order, and every visit of a K/V tile gets its moment.",
-    "L1 keeps what the block before on the same SM used last, in what shared memory leaves of the SM's storage.",
-    "Four neighbouring SMs that ask for the same tile at the same moment need one request to L2. Blocks that wait for "
-    "DRAM together stay in step; otherwise they drift apart with every visit, and merging is lost.",
-    "L2 throws out what was used longest ago. Tiles that several SMs use, and written ones, take two places in it.",
-    "Time is that of the scarcest resource on the busiest SM: turns of shared memory's banks, issue slots, multiply-adds, "
-    "L2, DRAM.",
-)
-
-
-class Error(NamedTuple):
-    """Relative errors of the model over the recorded settings of kernels 01 and 02."""
-
-    what: str
-    median: float
-    largest: float
-
-
-# Computed by tests/core/test_forecast.py, which fails when they no longer hold.
-ERRORS_OF_THE_MODEL: tuple[Error, ...] = (
-    Error("L2 bytes", 0.03, 0.18),
-    Error("DRAM bytes", 0.01, 0.05),
-    Error("time", 0.02, 0.11),
-)
 
 
 @dataclass(frozen=True)
@@ -132,7 +68,7 @@ class FunctionForecast:
     waves: Waves
     resources: dict[str, float]
     busy: float
-    launch_us: float = _LAUNCH_US
+    launch_us: float = LAUNCH_US
 
     @property
     def binds(self) -> str:
@@ -170,7 +106,7 @@ class Forecast:
     @property
     def background(self) -> TensorBytes:
         """DRAM bytes that no block asks for, in proportion to the time: a profiler counts them too."""
-        return TensorBytes(dram_read=_BACKGROUND_READ * self.time_us, dram_written=_BACKGROUND_WRITE * self.time_us)
+        return TensorBytes(dram_read=BACKGROUND_READ * self.time_us, dram_written=BACKGROUND_WRITE * self.time_us)
 
     @property
     def dram_read(self) -> float:
@@ -241,7 +177,7 @@ def forecast(
 
 def _held(launch: Launch, plan: Plan, gpu: Gpu, registers: Mapping[str, int]) -> Occupancy:
     """Blocks that an SM holds; at least 1, since the plan was accepted."""
-    known = registers.get(launch.function) or _NAIVE_REGISTERS.get(launch.function)
+    known = registers.get(launch.function) or NAIVE_REGISTERS.get(launch.function)
     if known is None:
         known = COMPILED.get((plan.tiling.Br, plan.tiling.Bc)) or (60 if launch.block > 512 else 40)
     smem = launch.smem_bytes + launch.static_smem_bytes
@@ -266,8 +202,8 @@ def _busy(problem: Problem, tiling: Tiling, waves: Waves, order: str, sms: int) 
         return _even(waves.blocks, sms)
     seen = reach(problem, tiling)
     Tr, heads = tiling.Tr(problem), problem.B * problem.H
-    # More heads are more of the same: so many are dealt out, at most.
-    few = min(heads, max(1, 20_000 // Tr))
+    # More heads are more of the same: four waves of blocks show the tail.
+    few = min(heads, max(1, 4 * waves.slots // Tr))
     worker = blocks_in_order(order, few, Tr)
     head, tile = worker // Tr, worker % Tr
     duration = seen.duration[head // problem.H % problem.B, tile]
@@ -287,27 +223,41 @@ def _resources(
     clock = gpu.boost_ghz * 1e3  # clocks a microsecond
     blocks_there = min(held.blocks, ceil_div(launch.grid, gpu.sms))
     warps = blocks_there * ceil_div(launch.block, gpu.warp)
-    issue = _SCHEDULERS * gpu.sms * clock * (1 - math.exp(-warps / _WARPS_TO_ISSUE)) * busy
+    issue = SCHEDULERS * gpu.sms * clock * (1 - math.exp(-warps / WARPS_TO_ISSUE)) * busy
     banks = gpu.limits.smem_bytes_per_clock / 128 * gpu.sms * clock
-    turns = wavefronts / (banks * _WAVEFRONTS_REACHED)
+    turns = wavefronts / (banks * WAVEFRONTS_REACHED)
     elements = p.B * p.H * p.Nq * p.Nk
     found: dict[str, float] = {}
     flops = 2.0 * elements * p.d
     if launch.function == "naive_scores":
-        found["issue slots"] = elements / 32 * (_SCORES[0] + _SCORES[1] * p.d) / issue
+        found["issue slots"] = elements / 32 * (SCORES[0] + SCORES[1] * p.d) / issue
     elif launch.function == "naive_output":
-        found["issue slots"] = elements / 32 * (_OUTPUT[0] + _OUTPUT[1] * p.d) / issue
+        found["issue slots"] = elements / 32 * (OUTPUT[0] + OUTPUT[1] * p.d) / issue
     elif launch.function == "naive_softmax":
-        found["issue slots"] = (elements / 32 * _SOFTMAX + p.B * p.H * p.Nq * _SOFTMAX_ROW) / issue
+        found["issue slots"] = (elements / 32 * SOFTMAX + p.B * p.H * p.Nq * SOFTMAX_ROW) / issue
         flops = 5.0 * elements
     else:
         flops = float(plan.requested.flops)
         Bc = plan.tiling.Bc
         visits = plan.requested.by_tensor.get("K", (0, 0))[0] / (Bc * p.d * p.itemsize)
-        turns += visits * (_VISIT_CLOCKS + _COLUMN_CLOCKS * Bc) / blocks_there**_HIDDEN / (gpu.sms * clock)
+        turns += visits * (VISIT_CLOCKS + COLUMN_CLOCKS * Bc) / blocks_there**HIDDEN / (gpu.sms * clock)
     found["shared memory"] = turns / busy
     found["fp32 units"] = flops / (gpu.fp32_tflops * 1e6 * busy)
     if gpu.l2_gbps:
-        found["L2"] = levels.l2 / (gpu.l2_gbps * 1e3 * _L2_REACHED)
-    found["DRAM"] = levels.dram / (gpu.hbm_gbps * 1e3 * _DRAM_REACHED)
+        found["L2"] = levels.l2 / (gpu.l2_gbps * 1e3 * L2_REACHED)
+    found["DRAM"] = levels.dram / (gpu.hbm_gbps * 1e3 * DRAM_REACHED)
     return found
+
+
+__all__ = [
+    "ERRORS_OF_THE_MODEL",
+    "FITTED",
+    "HOW_THE_MODEL_WORKS",
+    "LIMITS_OF_THE_MODEL",
+    "MOST_VISITS",
+    "Constant",
+    "Error",
+    "Forecast",
+    "FunctionForecast",
+    "forecast",
+]

@@ -7,7 +7,6 @@ block stores goes to L2, and from there to DRAM when its line is thrown out; som
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -80,8 +79,11 @@ class TensorBytes:
         return self.written - self.dram_written
 
     def __add__(self, other: TensorBytes) -> TensorBytes:
-        both = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return TensorBytes(*(a + b for a, b in both))
+        return TensorBytes(
+            self.read + other.read, self.written + other.written, self.l1_hits + other.l1_hits,
+            self.merged + other.merged, self.l2_hits + other.l2_hits, self.dram_read + other.dram_read,
+            self.dram_written + other.dram_written,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -140,16 +140,19 @@ class Walk:
 def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major", most: int = 30_000) -> Walk:
     """Deal the blocks out to `slots` places and list their visits.
 
-    most: about so many visits are listed. Beyond, K/V tiles are taken together in strips, down to 16 of a head (8 when
-    no mask cuts tiles), and then only the first blocks are followed, at least six times as many as there are slots.
+    most: about so many visits are listed. Beyond, K/V tiles are taken together in strips, down to a few of a head, and
+    then only the first blocks are followed, at least three times as many as there are slots.
     """
     p, Bc = problem, tiling.Bc
     Tr, Tc, heads = tiling.Tr(p), tiling.Tc(p), p.B * p.H
     seen = reach(p, tiling)
     visits = max(float((seen.end - seen.first).mean()), 1.0)  # of a block
+    least = min(heads * Tr, 3 * slots)
     strips = 16 if seen.partial.shape[2] else 8
+    while strips > 4 and strips * least > most:
+        strips //= 2
     strip = int(min(max(1, round(visits * heads * Tr / most)), max(1, Tc // strips)))
-    follow = max(6 * slots, int(most * strip / visits))
+    follow = max(least, int(most * strip / visits))
     worker = blocks_in_order(order, heads, Tr, follow)
     head, tile = np.divmod(worker, Tr)
     b, h = np.divmod(head, p.H)

@@ -63,7 +63,7 @@ def test_survival_has_the_right_limits() -> None:
     assert survival(1e9, 100.0) == pytest.approx(0.0, abs=1e-12)
     assert survival(10.0, 0.0) == 0.0
     assert survival(np.inf, 100.0) == pytest.approx(0.0, abs=1e-12)
-    assert survival([99.0, 100.0], 100.0, None).tolist() == [1.0, 0.0]
+    assert survival(np.array([99.0, 100.0]), 100.0, None).tolist() == [1.0, 0.0]
     assert survival(50.0, 100.0, 1) == pytest.approx(np.exp(-0.5))  # direct mapped: nobody fell into this set
 
 
