@@ -12,7 +12,7 @@ from fmha.units import format_bytes
 # Name, field of TensorBytes, whose colour, hatch.
 ANSWERS: tuple[tuple[str, str, str, str], ...] = (
     ("L1 hit", "l1_hits", "SMEM", ""),
-    ("merged with a neighbour's", "merged", "REG", "."),
+    ("merged with a neighbour's", "merged", "REG", "\\"),
     ("L2 hit", "l2_hits", "L2", ""),
     ("DRAM", "dram_read", "HBM", "/"),
 )

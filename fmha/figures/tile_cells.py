@@ -22,7 +22,7 @@ NAMES: dict[Metric, str] = {
 }
 _ROLES: dict[Metric, str] = {"requested": "REG", "l2": "L2", "time": "HBM", "occupancy": "SMEM", "recorded": "ok"}
 # What stands in a cell that cannot be.
-SHORT = {"threads": "threads", "shared memory": "SMEM", "registers": "regs", "divisibility": "÷", "GPU": "GPU"}
+SHORT = {"threads": "thr.", "shared memory": "SMEM", "registers": "regs", "divisibility": "÷", "GPU": "GPU"}
 BEST = "★"
 
 

@@ -109,12 +109,16 @@ def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool) 
     lines.append(
         f"**DRAM moves {format_bytes(levels.dram)},** {_times_of(ratio)} the compulsory {format_bytes(floor)}.{later}"
     )
+    last = (
+        "S and P are written and read back once each, so caches help little as soon as they outgrow L2."
+        if naive
+        else "Tiles act on the first at once, and on the second only when what is read again outgrows L2."
+    )
     if levels.dram:
         lines.append(
             f"**So the papers' HBM accesses are {format_ratio(levels.requested / levels.dram)} the DRAM bytes here.** "
             f"Neither is wrong: the first says what a kernel asks for and grows with N²; the second what is left when "
-            f"the caches of the {gpu.name} have answered. Tiles act on the first at once, and on the second only when "
-            "what is read again outgrows L2."
+            f"the caches of the {gpu.name} have answered. {last}"
         )
     return lines
 

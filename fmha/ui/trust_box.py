@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fmha.forecast import FITTED, HOW_THE_MODEL_WORKS, LIMITS_OF_THE_MODEL
 from fmha.measurement import shipped
 from fmha.model_errors import STATED, Off, against
+from fmha.model_facts import ERRORS_OF_THE_MODEL, FITTED, HOW_THE_MODEL_WORKS, LIMITS_OF_THE_MODEL
 from fmha.ui import controls
 from fmha.ui.hood_words import LEVEL_NAMES
 
@@ -16,18 +16,20 @@ def trust_box() -> None:
     st.header("How far to trust this", anchor=False)
     runs = sum(1 for r in shipped() for run in r.runs for e in run.entries if e.is_kernel and e.counters)
     names = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
+    errors = {error.what: (error.median, error.largest) for error in ERRORS_OF_THE_MODEL}
+    errors |= {LEVEL_NAMES[level]: both for level, both in STATED.items()}
     st.markdown(
         f"Against {runs} recorded runs of kernels 01 and 02 on {names}: "
         + "; ".join(
-            f"**{LEVEL_NAMES[level]}** "
+            f"**{what}** "
             + (
                 f"within {100 * worst:.2g} %, half of them within {100 * median:.2g} %"
                 if worst
                 else "equal to the byte"
             )
-            for level, (median, worst) in STATED.items()
+            for what, (median, worst) in errors.items()
         )
-        + ". The model's free numbers were fitted to part of these runs, so expect more elsewhere."
+        + ". The model's free numbers were fitted to such runs, so expect more elsewhere."
     )
     st.markdown("**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in LIMITS_OF_THE_MODEL))
     with st.expander("How it works"):

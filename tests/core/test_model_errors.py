@@ -6,6 +6,7 @@ import pytest
 
 from fmha.measurement import shipped
 from fmha.model_errors import LEVELS, STATED, Off, against, measured, spread
+from fmha.model_facts import ERRORS_OF_THE_MODEL
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +20,19 @@ def test_every_recorded_kernel_is_there(rows: list[Off]) -> None:
     assert all(set(row.errors) == set(LEVELS) for row in rows)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", list(STATED))
 def test_the_stated_errors_are_the_computed_ones_rounded_up(level: str, rows: list[Off]) -> None:
     found = spread(rows, level)
     median, worst = STATED[level]
     assert found.median <= median <= 1.6 * found.median + 1e-4
     assert found.worst <= worst <= 1.25 * found.worst + 1e-4
+
+
+def test_errors_of_bytes_and_time_are_within_what_the_model_says_of_itself(rows: list[Off]) -> None:
+    said = {error.what: error for error in ERRORS_OF_THE_MODEL}
+    for level, name in (("l2", "L2 bytes"), ("dram", "DRAM bytes"), ("time", "time")):
+        found = spread(rows, level)
+        assert found.median <= said[name].median + 0.005 and found.worst <= said[name].largest + 0.005
 
 
 def test_requested_bytes_are_equal_to_the_byte(rows: list[Off]) -> None:

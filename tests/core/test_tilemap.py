@@ -164,3 +164,18 @@ def test_the_map_is_quick(metric: Metric) -> None:
         tile_map("02", RECORDED, H200, (8, 16, 32, 64, 128, 192, 256), BASE_SIZES, recordings=shipped()).best(metric)
         best = min(best, time.process_time() - began)
     assert best < 0.05
+
+
+def test_the_map_with_the_model_is_quick() -> None:
+    """0.1 s on a quiet core; the limit leaves room for a busy machine."""
+
+    def model(tiling: Tiling) -> Predicted:
+        said = forecast(KERNELS["02"], RECORDED, tiling, H200, most=8_000)
+        return Predicted(said.levels.l2, said.time_us)
+
+    best = math.inf
+    for _ in range(3):
+        began = time.process_time()
+        assert tile_map("02", RECORDED, H200, model=model).best("time") is not None
+        best = min(best, time.process_time() - began)
+    assert best < 0.4
