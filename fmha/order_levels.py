@@ -13,7 +13,7 @@ from fmha.bank_kernels import smem_use
 from fmha.cache_kv_outer import kv_outer_levels
 from fmha.caches import q_outer_levels
 from fmha.errors import LimitError
-from fmha.forecast import forecast
+from fmha.forecast import MOST_VISITS, forecast
 from fmha.hardware import KIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.levels import Levels, caches_of
@@ -28,7 +28,14 @@ _KERNEL_OF = {"naive": "01", "q-outer": "02"}
 
 
 def order_bytes(
-    order: str, problem: Problem, tiling: Tiling, gpu: Gpu, level: Level, *, write_lse: bool = False, most: int = 3_000
+    order: str,
+    problem: Problem,
+    tiling: Tiling,
+    gpu: Gpu,
+    level: Level,
+    *,
+    write_lse: bool = False,
+    most: int = MOST_VISITS,
 ) -> float | None:
     """Bytes of one forward pass at a level, read and written; None where nothing here can say it.
 

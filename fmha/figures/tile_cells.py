@@ -35,7 +35,7 @@ def shown(cell: Cell, metric: Metric) -> str:
         return format_bytes(value)
     if metric == "time":
         return format_time_us(value)
-    return f"{100 * value:.0f} %" if metric == "occupancy" else f"{value:.3g}"
+    return f"{100 * value:.0f}\N{NO-BREAK SPACE}%" if metric == "occupancy" else f"{value:.3g}"
 
 
 def tile_cells(

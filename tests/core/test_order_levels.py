@@ -27,7 +27,7 @@ def test_requested_is_the_closed_form_in_the_dtype_at_hand(order: str) -> None:
 
 @pytest.mark.parametrize(("order", "number"), [("naive", "01"), ("q-outer", "02")])
 def test_other_levels_are_those_of_the_kernels_in_fp32(order: str, number: str) -> None:
-    said = forecast(KERNELS[number], P, TILES, H200, most=3_000).levels
+    said = forecast(KERNELS[number], P, TILES, H200).levels
     half = P.replace(dtype="fp16")
     assert order_bytes(order, half, TILES, H200, "L2") == said.l2
     assert order_bytes(order, half, TILES, H200, "DRAM") == said.dram
