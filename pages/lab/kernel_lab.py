@@ -95,11 +95,11 @@ def result(found: Found, outcome: live.Outcome | None, origin: str, asked: live.
             kernel_times(run, bars, entry, gpu), key="times",
             alt=f"Median times of {len(bars)} implementations; the fastest is {fastest.title} in {fastest.dtype}.",
         )  # fmt: skip
+    with beside:
         told = [sentences.flash_and_naive(run, entry, bars), *sentences.peers(run.problem, entry, bars)]
         st.markdown(
             "\n".join(f"- {t}" for t in [*told, sentences.bandwidth(entry, gpu), sentences.how_timed(entry)] if t)
         )
-    with beside:
         errors(entry, run.problem)
     with st.expander("All times, what was not run, clocks"):
         cards.times_table(run, bars, gpu)

@@ -14,12 +14,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fmha import measurement
+from fmha.figures import byte_levels
 from fmha.gpu.diagnosis import Diagnosis, Facts, Finding, GpuFound, judge
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import Recording
 from fmha.problem import Problem, Tiling
-from fmha.ui import live
+from fmha.ui import live, sentences
 from tests.app import lab_ops
 from tests.app.recordings import recording
 
@@ -402,3 +403,19 @@ def test_a_warm_run_is_fast(shipped: Any) -> None:
         run(at)
         times.append(time.perf_counter() - begun)
     assert sorted(times)[2] < 0.6, times  # 0.15 s is the aim on a quiet machine
+
+
+def test_sentences_about_bytes_follow_the_counters_of_real_recordings() -> None:
+    """L1 had next to none on the H200, and what is missing on the way to L2 was merged; naive ran with cold caches."""
+    for file in measurement.shipped():
+        gpu = file.device.gpu
+        for run in file.runs:
+            for entry in (e for e in run.entries if e.is_kernel):
+                requested, l2, dram, _smem = sentences.bytes_explained(entry, run.problem, gpu)
+                assert f"equal to the byte** ({entry.requested_bytes:,} bytes)" in requested
+                from_sms = 32 * (entry.counter(byte_levels.L2_FROM_SMS) or 0) / entry.requested_bytes
+                assert f"L2 was asked for {sentences.percent(from_sms)} of them" in l2
+                hits = 32 * (entry.counter(byte_levels.L1_HITS) or 0) / entry.requested_bytes
+                assert hits < 0.05 and ("were merged on the way" in l2) == (1 - from_sms - hits >= 0.005)
+                small = entry.name == "01" and 8 * run.problem.H * run.problem.Nq**2 <= gpu.l2_bytes
+                assert ("counted with cold caches" in dram) == small
