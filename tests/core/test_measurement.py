@@ -196,8 +196,8 @@ LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in (
 
 
 def test_what_is_shipped_is_whole_and_right() -> None:
-    """Every recorded kernel was right and took a possible time; one that is still the one in cuda_src/ asked for exactly
-    the bytes that its plan says: 32 x the sectors that the hardware counted."""
+    """Every recorded kernel was right and took a possible time; one that is still the one in cuda_src/ asked for
+    exactly the bytes that its plan says: 32 x the sectors that the hardware counted."""
     covered = set()
     for file in shipped():
         assert file.device.facts.name == "NVIDIA H200"
