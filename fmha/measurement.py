@@ -23,13 +23,15 @@ from fmha.errors import InputError
 from fmha.hardware import DriverFacts, Gpu, from_driver
 from fmha.kernels import KERNELS, Kernel
 from fmha.mask import visible_pairs
-from fmha.problem import Problem, Tiling
+from fmha.problem import DTYPES, MAX_TOKENS, Problem, Tiling
 from fmha.traffic import compulsory_bytes
 
 FORMAT = 1
 MAX_FILE_BYTES = 16 << 20
 MAX_ROWS = 1 << 26  # B x Nq of a problem in a file
+MAX_MAP_SIDE = 64  # cells of an error map along a side; a bench makes half as many
 SHIPPED = Path(__file__).resolve().parent / "recorded" / "measurements"
+_MOST_BYTES = 1 << 80  # far beyond any run, and within a float
 _TOO_FAST = 0.95  # of the least time that peaks allow: clocks can exceed the data sheet's by a little
 
 
@@ -328,8 +330,15 @@ def _sane(recording: Recording) -> None:
             numbers = dataclasses.astuple(entry.time) if entry.time else ()
             if not all(math.isfinite(x) and x > 0 for x in numbers[:4]):
                 _wrong(f"{where}.time", "of positive numbers")
-            if entry.tiling and min(entry.tiling) < 1:
-                _wrong(f"{where}.tiling", "of positive numbers")
+            if entry.dtype not in DTYPES:
+                _wrong(f"{where}.dtype", f"one of {', '.join(DTYPES)}")
+            if entry.tiling and not 1 <= min(entry.tiling) <= max(entry.tiling) <= MAX_TOKENS:
+                _wrong(f"{where}.tiling", f"of numbers from 1 to {MAX_TOKENS:,}")
+            if not all(0 <= x < _MOST_BYTES for pair in entry.requested.values() for x in pair):
+                _wrong(f"{where}.requested", "of numbers of bytes")
+            cells = entry.error_map.values if entry.error_map else ()
+            if max([len(cells), *map(len, cells)]) > MAX_MAP_SIDE:
+                _wrong(f"{where}.error_map.values", f"of at most {MAX_MAP_SIDE} x {MAX_MAP_SIDE} cells")
             if not all(math.isfinite(x) and x >= 0 for metrics in entry.counters.values() for x in metrics.values()):
                 _wrong(f"{where}.counters", "of numbers that are not negative")
 

@@ -128,6 +128,22 @@ def test_what_is_no_recording(data: bytes, said: str) -> None:
         read(data, "this file")
 
 
+@pytest.mark.parametrize(
+    ("place", "junk"),
+    [
+        ("dtype", "fp3"), ("dtype", ""), ("tiling", [0, 8]), ("tiling", [10**9, 8]), ("requested", {"Q": [-1, 0]}),
+        ("requested", {"Q": [2**90, 0]}),
+        ("error_map", {"b": 0, "h": 0, "rows": [0, 1], "values": [[0.0]] * 1000}),
+        ("error_map", {"b": 0, "h": 0, "rows": [0, 1], "values": [[0.0] * 1000]}),
+    ],
+)  # fmt: skip
+def test_what_the_page_cannot_show_is_refused(place: str, junk: Any) -> None:
+    raw = json.loads(WHOLE.to_json())
+    raw["runs"][0]["entries"][0][place] = junk
+    with pytest.raises(InputError, match=rf"entries\[0\]\.{place}(\.values)? should be "):
+        read(json.dumps(raw))
+
+
 def test_a_problem_that_cannot_be_is_named() -> None:
     text = WHOLE.to_json().replace('"Nq":4096', '"Nq":-3')
     with pytest.raises(InputError, match="holds a problem that cannot be: Nq=-3 is out of range"):
