@@ -279,6 +279,32 @@ def test_an_nvcc_that_lacks_its_host_compiler(machine: pytest.MonkeyPatch, tmp_p
     assert finding.what.endswith("nvcc) does not work here: gcc: not found; nvcc fatal : Failed to preprocess.")
 
 
+def test_an_nvcc_that_fails_without_a_word_does_not_pass_for_one_that_works(
+    machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "mute").mkdir()
+    body = 'case "$1" in --version) echo "release 12.4,";; --list-gpu-code) echo sm_90;; -E) exit 3;; esac'
+    machine.setenv("CUDACXX", stub(tmp_path / "mute", body).path)
+    machine.setattr(toolchain, "_nvcc_paths", lambda: [os.environ["CUDACXX"]])
+    [finding] = diagnose().findings
+    assert finding.what.endswith("nvcc) does not work here: it ended with exit code 3 and said nothing.")
+
+
+def test_what_a_compiler_lacked_is_seen_once_it_is_there(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "waits").mkdir()
+    host = tmp_path / "host"
+    body = 'case "$1" in --version) echo "release 12.4,";; --list-gpu-code) echo sm_90; echo sm_91;; '
+    nvcc = stub(tmp_path / "waits", f"{body}-E) [ -e '{host}' ] || {{ echo gcc: not found; exit 1; }};; esac")
+    machine.setattr(toolchain, "_nvcc_paths", lambda: [nvcc.path])
+    assert not diagnose().ready
+    host.touch()
+    assert not diagnose().ready, "a complaint is kept for a minute: builds ask too"
+    machine.setattr(toolchain, "ASK_AGAIN_S", 0.0)
+    assert diagnose().ready
+    host.unlink()
+    assert diagnose().ready, "one that works is not asked again"
+
+
 def test_this_machine_is_diagnosed_quickly_without_loading_anything() -> None:
     code = "import sys; from fmha.gpu.diagnosis import diagnose; d = diagnose(); "
     code += "print(d.ready, len(d.findings)); assert not {'pycuda', 'torch', 'streamlit'} & set(sys.modules)"
