@@ -1,9 +1,9 @@
 """The one check: is O what attention in float64 gives, as nearly as the precision allows?
 
 The rule: the error against float64 is at most twice that of the plain computation in the same precision (matrix
-product, softmax, matrix product), plus two roundings of what is added up (P |V|), which matter where the plain
-computation happens to be exact. How near the plain computation comes is partly luck, because it depends on the order in
-which its sums are added up. So where a result misses the mark that the matrix library's order sets, the plain
+product, softmax, matrix product), plus two roundings of what is added up for one row (P |V|), which matter where the
+plain computation happens to be exact. How near the plain computation comes is partly luck, because it depends on the
+order in which its sums are added up. So where a result misses the mark that the matrix library's order sets, the plain
 computation is done again in the orders of a simple loop, forwards and backwards, and the largest of its errors counts.
 
 Every number of O must be finite; the comparison itself covers all rows, or a sample of them where float64 would take
@@ -144,7 +144,7 @@ class _Errors:
 
     def __init__(self) -> None:
         self.largest = self.squares = self.norm = self.lse_size = 0.0
-        self.summed = self.summed_squares = 0.0  # P |V|
+        self.summed = 0.0  # the largest P |V|
         self.plain_largest = self.plain_lse = 0.0
         self.plain_squares = {"library": 0.0}  # by order of summation
         self.lse: float | None = None
@@ -171,7 +171,6 @@ class _Errors:
         self.norm += float((truth**2).sum())
         summed, _ = _attention(p, head, q, k, np.abs(v), np.float64)
         self.summed = max(self.summed, float(summed.max(initial=0.0)))
-        self.summed_squares += float((summed**2).sum())
         if LSE is not None:
             self._add_lse(LSE[head.b, head.h][head.rows].astype(np.float64), truth_lse)
 
@@ -204,7 +203,7 @@ class _Errors:
         relative = self.squares**0.5 / norm if norm else float(self.squares > 0)
         plain_relative = max(self.plain_squares.values()) ** 0.5 / norm if norm else 0.0
         relative_allowed = _FACTOR * plain_relative
-        relative_allowed += _ROUNDINGS * rounding * self.summed_squares**0.5 / norm if norm else 0.0
+        relative_allowed += _ROUNDINGS * rounding * self.summed * p.d**0.5 / norm if norm else 0.0  # of one row
         lse_allowed = None
         if self.lse is not None:
             lse_allowed = _FACTOR * self.plain_lse + _ROUNDINGS * 2.0**-24 * max(1.0, self.lse_size)
