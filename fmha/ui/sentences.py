@@ -95,8 +95,8 @@ def flash_and_naive(run: Run, entry: Entry, bars: Sequence[Bar]) -> str | None:
     faster = naive.time.median_us / flash.time.median_us
     moved = naive.requested_bytes / flash.requested_bytes
     held = hbm_held(run.problem, "naive")
-    fewer = f"{format_ratio(moved)} fewer" if moved >= 1 else f"{format_ratio(1 / moved)} more"
-    what = f"requests {fewer} bytes and keeps no S and P ({format_bytes(held['S'] + held['P'])} for naive)"
+    part = f"{percent(1 / moved)} of" if moved >= 1 else format_ratio(1 / moved)
+    what = f"requests {part} naive's bytes and keeps no S and P ({format_bytes(held['S'] + held['P'])} for naive)"
     if faster >= 1:
         return f"**Flash beats naive here:** it is {format_ratio(faster)} as fast, {what}."
     but = "although" if moved >= 1 else "and"
@@ -255,6 +255,11 @@ def _dram(entry: Entry, problem: Problem, gpu: Gpu, dram: float) -> str:
         return f"**DRAM moved {percent(ratio)} of the compulsory bytes:** {how}{why}."
     if ratio <= 1.25:
         return f"**DRAM moved about the compulsory bytes** ({ratio:.2f} times): {why}."
+    if entry.name != NAIVE and fit == "fit":
+        why += (
+            "; likely some were read again all the same, as blocks of several heads run at a time and the parts of L2 "
+            "may hold copies of the same lines"
+        )
     return f"**DRAM moved {format_ratio(ratio)} the compulsory bytes:** {why}."
 
 

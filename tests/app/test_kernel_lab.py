@@ -15,11 +15,13 @@ from streamlit.testing.v1 import AppTest
 
 from fmha import measurement
 from fmha.figures import byte_levels
+from fmha.figures.kernel_times import timed
 from fmha.gpu.diagnosis import Diagnosis, Facts, Finding, GpuFound, judge
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import Recording
 from fmha.problem import Problem, Tiling
+from fmha.traffic import compulsory_bytes
 from fmha.ui import live, sentences
 from tests.app import lab_ops
 from tests.app.recordings import recording
@@ -193,6 +195,18 @@ def test_an_exact_recording_has_no_difference(shipped: Any) -> None:
     assert at.success[0].value.startswith("**Right.**")
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"input": "sink"}, "asked input = Attention sink, recorded input = Random numbers."),
+        ({"seed": "7"}, "asked seed = 7, recorded seed = 0."),
+    ],
+)
+def test_other_numbers_in_a_recording_are_a_difference_too(asked: dict[str, str], said: str, shipped: Any) -> None:
+    shipped(recording())
+    assert f"This is the nearest recording: {said}" in text_of(opened(**SMALL, **asked))
+
+
 def test_a_recording_of_an_older_source_says_so(shipped: Any) -> None:
     made = recording()
     entry = dataclasses.replace(made.runs[0].entries[0], source_hash="0123456789ab")
@@ -238,6 +252,21 @@ def test_why_bytes_differ(N: int, d: int, sectors: int, said: str, shipped: Any)
     entry = dataclasses.replace(entry, counters=counters_for(entry, sectors))
     shipped(dataclasses.replace(made, runs=(dataclasses.replace(made.runs[0], entries=(entry,)),)))
     assert any(said in m.value for m in opened(N=str(N), d=str(d), H="2").markdown)
+
+
+def test_bytes_of_flash_are_told_as_a_share_of_naives_and_repeated_dram_reads_are_not_left_unexplained() -> None:
+    made = recording()
+    one, gpu = made.runs[0], made.device.gpu
+    entry, bars = one.entries[0], timed(one)
+    said = str(sentences.flash_and_naive(one, entry, bars))
+    share = entry.requested_bytes / one.entries[1].requested_bytes
+    told = f"{100 * share:.0f} % of" if share <= 1 else f"{share:.1f}x"
+    assert f"requests {told} naive's bytes" in said
+    compulsory = compulsory_bytes(one.problem)
+    for times, explained in ((1.0, False), (1.2, False), (1.5, True)):
+        moved = {byte_levels.DRAM_READ: times * compulsory, byte_levels.DRAM_WRITE: 0.0}
+        lines = sentences.bytes_explained(dataclasses.replace(entry, counters={"f": moved}), one.problem, gpu)
+        assert any("may hold copies" in line for line in lines) == explained
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
