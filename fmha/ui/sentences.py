@@ -63,6 +63,11 @@ def percent(part: float) -> str:
     return f"{100 * part:.0f} %" if part >= 0.0995 else f"{100 * part:.2g} %"
 
 
+def gigabytes(rate: float) -> str:
+    """A rate in GB/s: two digits, and never a rounded-down zero."""
+    return f"{rate:,.0f}" if rate >= 99.5 else f"{rate:.2g}"
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +159,7 @@ def bandwidth(entry: Entry, gpu: Gpu) -> str | None:
     if entry.time is None or not entry.requested_bytes:
         return None
     gbps = entry.requested_bytes / entry.time.median_us / 1e3
-    text = f"**Bandwidth:** it requests {format_bytes(entry.requested_bytes)} in that time, {gbps:,.0f} GB/s"
+    text = f"**Bandwidth:** it requests {format_bytes(entry.requested_bytes)} in that time, {gigabytes(gbps)} GB/s"
     if not gpu.hbm_gbps:
         return text + "."
     share, most = gbps / gpu.hbm_gbps, f"{gpu.memory} can deliver ({gpu.hbm_gbps:,.0f} GB/s)"
@@ -177,8 +182,8 @@ def bytes_explained(entry: Entry, problem: Problem, gpu: Gpu) -> list[str]:
         lines.append(_dram(entry, problem, gpu, dram))
     if (repeated := _conflicts(entry)) is not None:
         lines.append(
-            f"**Shared memory:** {format_count(entry.counter(WAVEFRONTS) or 0)} wavefronts; {percent(repeated)} of "
-            "them repeat others because of bank conflicts."
+            f"**Shared memory:** {format_count(entry.counter(WAVEFRONTS) or 0)} wavefronts (passes over its 32 banks); "
+            f"{percent(repeated)} of them repeat others because of bank conflicts."
         )
     return lines
 
@@ -315,6 +320,7 @@ __all__ = [
     "bytes_explained",
     "differences",
     "flash_and_naive",
+    "gigabytes",
     "headline",
     "how_timed",
     "launch_words",

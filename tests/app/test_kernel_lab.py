@@ -254,6 +254,13 @@ def test_why_bytes_differ(N: int, d: int, sectors: int, said: str, shipped: Any)
     assert any(said in m.value for m in opened(N=str(N), d=str(d), H="2").markdown)
 
 
+def test_a_small_rate_is_not_rounded_to_nothing() -> None:
+    entry = recording(median_us=1e6).runs[0].entries[0]
+    said = str(sentences.bandwidth(entry, GPUS["H200"]))
+    assert " 0 GB/s" not in said and "0.00" in said.split("in that time, ")[1].split(" GB/s")[0]
+    assert sentences.gigabytes(1234.5) == "1,234" and sentences.gigabytes(99.4) == "99"
+
+
 def test_bytes_of_flash_are_told_as_a_share_of_naives_and_repeated_dram_reads_are_not_left_unexplained() -> None:
     made = recording()
     one, gpu = made.runs[0], made.device.gpu
