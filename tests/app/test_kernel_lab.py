@@ -413,6 +413,35 @@ def test_one_of_several_gpus_is_chosen(gpu: None, machine: Any) -> None:
     assert "The cache cannot be written" in text_of(finished(at)) and "**Your run**" in text_of(at)
 
 
+def test_what_a_worker_says_of_its_gpu_is_asked_again_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may have freed the memory that a run was refused for."""
+
+    class Asked:
+        def __init__(self, op: str) -> None:
+            self.op, self.state = op, "queued"
+
+    asked: list[Asked] = []
+
+    def submit(op: str, payload: Any, *, timeout_s: float) -> Asked:
+        asked.append(Asked(op))
+        return asked[-1]
+
+    bench = live.Bench(type("Service", (), {"submit": staticmethod(submit)})())  # type: ignore[arg-type]
+    first = bench.describe()
+    monkeypatch.setattr(live, "FRESH_S", 0.0)
+    assert bench.describe() is first and len(asked) == 1, "one that is under way is not old"
+    asked[0].state = "done"
+    monkeypatch.setattr(live, "FRESH_S", 60.0)
+    assert bench.describe() is first and len(asked) == 1
+    monkeypatch.setattr(live, "FRESH_S", 0.0)
+    assert [bench.describe() for _ in range(3)] == [first] * 3 and len(asked) == 2, "asked once, the old one holds"
+    asked[1].state = "cancelled"
+    assert bench.describe() is first and len(asked) == 3
+    asked[2].state = "done"
+    monkeypatch.setattr(live, "FRESH_S", 60.0)
+    assert bench.describe() is asked[2] and len(asked) == 3  # type: ignore[comparison-overlap]
+
+
 def test_a_gpu_that_cannot_be_described_says_why(machine: Any, shipped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(READY)
     monkeypatch.setattr(live, "OPS", "tests.app.no_such_ops")
