@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fmha.errors import LimitError
 from fmha.gpu.device import GpuDevice
 from fmha.measurement import Timing
+from fmha.units import format_bytes
 
 WARMUPS = 3
 LEAST_REPEATS = 20
@@ -26,10 +28,19 @@ def time_in_turns(
 
     Flushing takes longer than the launches of a candidate take on the host, so the GPU does not wait between the two
     events. told(rounds done, rounds in all) is called after each round.
+
+    Raises:
+        LimitError: no memory to flush the cache with.
     """
     driver, repeats = device.driver, max(LEAST_REPEATS, repeats)
     size = _flush_bytes(device)
-    flush = driver.mem_alloc(size)
+    try:
+        flush = driver.mem_alloc(size)
+    except driver.MemoryError:
+        raise LimitError(
+            f"device memory: timing needs {format_bytes(size)} more, to flush the L2 cache with, and they are not "
+            "free: use a smaller N, fewer heads or a smaller batch."
+        ) from None
     try:
         for work in candidates:
             for _ in range(WARMUPS):
