@@ -78,7 +78,7 @@ def why_none(compilers: Sequence[Compiler], arch: str, driver: tuple[int, int] |
     working = [c for c in compilers if not c.problem]
     if not working:
         return (
-            f"{compilers[0]} does not work here: {compilers[0].problem}.",
+            f"{compilers[0]} does not work here: {compilers[0].problem.rstrip('.')}.",
             f"Install what it asks for, or NVRTC, which needs no host compiler: `{pip_install(driver)}`.",
         )
     knowing = [c for c in working if c.knows(arch)]
