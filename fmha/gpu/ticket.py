@@ -19,7 +19,7 @@ FINAL = ("done", "failed", "cancelled")
 class Ticket:
     """One request: ask for its state from any thread, wait for it, cancel it.
 
-    A ticket in the queue that nobody has asked about for the service's `abandon_s` is dropped: its page has been closed.
+    A ticket in the queue that nobody has asked about for the service's `abandon_s` is dropped: its page was closed.
     Reading any property counts as asking.
     """
 
