@@ -29,6 +29,7 @@ from fmha.traffic import compulsory_bytes
 FORMAT = 1
 MAX_FILE_BYTES = 16 << 20
 MAX_ROWS = 1 << 26  # B x Nq of a problem in a file
+MAX_ENTRIES = 100  # of a run: each is a bar of a figure
 MAX_MAP_SIDE = 64  # cells of an error map along a side; a bench makes half as many
 SHIPPED = Path(__file__).resolve().parent / "recorded" / "measurements"
 _MOST_BYTES = 1 << 80  # far beyond any run, and within a float
@@ -325,6 +326,8 @@ def _sane(recording: Recording) -> None:
     for i, run in enumerate(recording.runs):
         if run.problem.B * run.problem.Nq > MAX_ROWS:
             _wrong(f"recording.runs[{i}].problem", f"of at most {MAX_ROWS:,} rows")
+        if len(run.entries) > MAX_ENTRIES:
+            _wrong(f"recording.runs[{i}].entries", f"a list of at most {MAX_ENTRIES}")
         for k, entry in enumerate(run.entries):
             where = f"recording.runs[{i}].entries[{k}]"
             numbers = dataclasses.astuple(entry.time) if entry.time else ()
@@ -392,15 +395,20 @@ def _build(kind: Any, raw: Any, where: str) -> Any:
     return _build_scalar(kind, raw, where)
 
 
+@lru_cache(maxsize=32)
+def _fields(kind: Any) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
+    """Name, type and field of each field: worked out once a class, as a file holds thousands of values."""
+    hints = typing.get_type_hints(kind)
+    return tuple((spec.name, hints[spec.name], spec) for spec in dataclasses.fields(kind))
+
+
 def _build_dataclass(kind: Any, raw: Any, where: str) -> Any:
     if not isinstance(raw, dict):
         _wrong(where, "an object")
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
     values = {}
-    for name, spec in fields.items():
+    for name, hint, spec in _fields(kind):
         if name in raw:
-            values[name] = _build(hints[name], raw[name], f"{where}.{name}")
+            values[name] = _build(hint, raw[name], f"{where}.{name}")
         elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
             _wrong(f"{where}.{name}", "present")
     return kind(**values)

@@ -144,6 +144,13 @@ def test_what_the_page_cannot_show_is_refused(place: str, junk: Any) -> None:
         read(json.dumps(raw))
 
 
+def test_a_run_with_more_entries_than_a_figure_has_bars_is_refused() -> None:
+    raw = json.loads(WHOLE.to_json())
+    raw["runs"][0]["entries"] = raw["runs"][0]["entries"][:1] * 101
+    with pytest.raises(InputError, match=r"runs\[0\]\.entries should be a list of at most 100"):
+        read(json.dumps(raw))
+
+
 def test_a_problem_that_cannot_be_is_named() -> None:
     text = WHOLE.to_json().replace('"Nq":4096', '"Nq":-3')
     with pytest.raises(InputError, match="holds a problem that cannot be: Nq=-3 is out of range"):
