@@ -32,7 +32,6 @@ MAX_ROWS = 1 << 26  # B x Nq of a problem in a file
 MAX_ENTRIES = 100  # of a run: each is a bar of a figure
 MAX_MAP_SIDE = 64  # cells of an error map along a side; a bench makes half as many
 SHIPPED = Path(__file__).resolve().parent / "recorded" / "measurements"
-_MOST_BYTES = 1 << 80  # far beyond any run, and within a float
 _TOO_FAST = 0.95  # of the least time that peaks allow: clocks can exceed the data sheet's by a little
 
 
@@ -337,7 +336,7 @@ def _sane(recording: Recording) -> None:
                 _wrong(f"{where}.dtype", f"one of {', '.join(DTYPES)}")
             if entry.tiling and not 1 <= min(entry.tiling) <= max(entry.tiling) <= MAX_TOKENS:
                 _wrong(f"{where}.tiling", f"of numbers from 1 to {MAX_TOKENS:,}")
-            if not all(0 <= x < _MOST_BYTES for pair in entry.requested.values() for x in pair):
+            if not all(x >= 0 for pair in entry.requested.values() for x in pair):
                 _wrong(f"{where}.requested", "of numbers of bytes")
             cells = entry.error_map.values if entry.error_map else ()
             if max([len(cells), *map(len, cells)]) > MAX_MAP_SIDE:
@@ -421,6 +420,8 @@ def _build_scalar(kind: Any, raw: Any, where: str) -> Any:
         return float(raw)
     if type(raw) is not kind:
         _wrong(where, {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[kind])
+    if kind is int and not -(2**63) <= raw < 2**63:  # tables of the page hold no larger ones
+        _wrong(where, "a number of at most 64 bits")
     return raw
 
 
