@@ -223,8 +223,11 @@ def _ask_nvrtc(path: str, timeout_s: float) -> Compiler:
     code, said = _ask([*nvrtc_command(path)], timeout_s)
     if code:
         return Compiler("NVRTC", path, "", (), _last_line(said) or f"it ended with exit code {code}")
-    about = json.loads(said.splitlines()[-1])
-    return Compiler("NVRTC", path, about["version"], tuple(about["archs"]))
+    try:
+        about = json.loads(said.splitlines()[-1])
+        return Compiler("NVRTC", path, about["version"], tuple(about["archs"]))
+    except (IndexError, KeyError, TypeError, ValueError):
+        return Compiler("NVRTC", path, "", (), "its answer cannot be read")
 
 
 def nvrtc_command(library: str, *arguments: str) -> list[str]:

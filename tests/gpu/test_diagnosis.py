@@ -290,6 +290,21 @@ def test_an_nvcc_that_fails_without_a_word_does_not_pass_for_one_that_works(
     assert finding.what.endswith("nvcc) does not work here: it ended with exit code 3 and said nothing.")
 
 
+def test_a_machine_on_which_nothing_can_be_asked_is_told_in_a_sentence(machine: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    machine.setattr(toolchain, "compilers", fails)
+    [finding] = diagnose().findings
+    assert finding.blocks and "Read-only file system" in finding.what
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "{}", "no JSON"])
+def test_an_nvrtc_whose_answer_cannot_be_read_is_of_no_use(answer: str, machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(toolchain, "_ask", lambda command, timeout_s: (0, answer))
+    assert toolchain._ask_nvrtc("/x/libnvrtc.so", 1.0).problem
+
+
 def test_what_a_compiler_lacked_is_seen_once_it_is_there(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "waits").mkdir()
     host = tmp_path / "host"
