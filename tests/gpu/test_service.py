@@ -232,10 +232,25 @@ def test_abandoned_requests_leave_the_queue(make: Callable[..., GpuService]) -> 
     results: list[object] = []
     waiter = threading.Thread(target=lambda: results.append(awaited.result()))
     waiter.start()
-    until(lambda: asked.state == "done", 20)
+    until(lambda: (running.state, asked.state)[1] == "done", 20)
     waiter.join(10)
     assert running.result() == "slept" and results == [2]
     assert left.state == "cancelled" and left.error == "echo was dropped: nobody asked about it for 0.3 s."
+
+
+def test_an_abandoned_run_ends_only_where_others_wait(make: Callable[..., GpuService]) -> None:
+    service = make(abandon_s=0.3)
+    alone = service.submit("sleep", {"s": 1.2}, timeout_s=20)
+    time.sleep(1.0)
+    assert alone.result() == "slept"
+    closed = service.submit("sleep", {"s": 60}, timeout_s=90)
+    until(lambda: closed.state == "running", 20)
+    begun = time.monotonic()
+    assert service.submit("echo", {"value": 7}, timeout_s=20).result() == 7
+    assert time.monotonic() - begun < 15
+    assert closed.state == "cancelled" and "was dropped: nobody asked about it for 0.3 s, and others wait" in (
+        closed.error or ""
+    )
 
 
 def test_many_threads_ask_at_once(shared: GpuService) -> None:

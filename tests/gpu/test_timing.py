@@ -92,3 +92,23 @@ def test_a_candidate_that_fails_leaves_no_memory_behind() -> None:
     with pytest.raises(RuntimeError, match="a fault"):
         time_in_turns(device, [device.work("a", 1.0), fails], 20)  # type: ignore[arg-type]
     assert device.held == 0
+
+
+def test_a_peer_that_runs_out_of_memory_is_left_out_and_the_others_are_timed() -> None:
+    class OutOfMemoryError(RuntimeError):
+        """Torch's, by its name."""
+
+    def too_large() -> None:
+        raise OutOfMemoryError("tried to allocate")
+
+    device = Driver(free=16 << 30)
+    timings = time_in_turns(device, [device.work("a", 2.0), too_large, device.work("b", 3.0)], LEAST_REPEATS)  # type: ignore[arg-type]
+    assert timings[1] is None
+    assert [t.median_us for t in timings if t] == [pytest.approx(2000.0), pytest.approx(3000.0)]
+
+    def broken() -> None:
+        raise RuntimeError("CUDA error")
+
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        time_in_turns(device, [broken], LEAST_REPEATS)  # type: ignore[arg-type]
+    assert device.held == 0
