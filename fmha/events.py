@@ -162,7 +162,7 @@ def _refuse_too_many(problem: Problem, tiling: Tiling, order: Order) -> None:
         raise LimitError(
             f"{format_count(heads * Tr * Tc)} visits make up to {format_count(most)} events, and "
             f"{format_count(MAX_EVENTS)} are allowed: use larger tiles, a smaller N or fewer heads; "
-            "traffic() counts any size without events."
+            "counting bytes alone has no such limit."
         )
 
 

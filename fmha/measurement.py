@@ -23,12 +23,14 @@ from fmha.errors import InputError
 from fmha.hardware import DriverFacts, Gpu, from_driver
 from fmha.kernels import KERNELS, Kernel
 from fmha.mask import visible_pairs
-from fmha.problem import Problem, Tiling
+from fmha.problem import DTYPES, MAX_TOKENS, Problem, Tiling
 from fmha.traffic import compulsory_bytes
 
 FORMAT = 1
 MAX_FILE_BYTES = 16 << 20
 MAX_ROWS = 1 << 26  # B x Nq of a problem in a file
+MAX_ENTRIES = 100  # of a run: each is a bar of a figure
+MAX_MAP_SIDE = 64  # cells of an error map along a side; a bench makes half as many
 SHIPPED = Path(__file__).resolve().parent / "recorded" / "measurements"
 _TOO_FAST = 0.95  # of the least time that peaks allow: clocks can exceed the data sheet's by a little
 
@@ -323,13 +325,22 @@ def _sane(recording: Recording) -> None:
     for i, run in enumerate(recording.runs):
         if run.problem.B * run.problem.Nq > MAX_ROWS:
             _wrong(f"recording.runs[{i}].problem", f"of at most {MAX_ROWS:,} rows")
+        if len(run.entries) > MAX_ENTRIES:
+            _wrong(f"recording.runs[{i}].entries", f"a list of at most {MAX_ENTRIES}")
         for k, entry in enumerate(run.entries):
             where = f"recording.runs[{i}].entries[{k}]"
             numbers = dataclasses.astuple(entry.time) if entry.time else ()
             if not all(math.isfinite(x) and x > 0 for x in numbers[:4]):
                 _wrong(f"{where}.time", "of positive numbers")
-            if entry.tiling and min(entry.tiling) < 1:
-                _wrong(f"{where}.tiling", "of positive numbers")
+            if entry.dtype not in DTYPES:
+                _wrong(f"{where}.dtype", f"one of {', '.join(DTYPES)}")
+            if entry.tiling and not 1 <= min(entry.tiling) <= max(entry.tiling) <= MAX_TOKENS:
+                _wrong(f"{where}.tiling", f"of numbers from 1 to {MAX_TOKENS:,}")
+            if not all(x >= 0 for pair in entry.requested.values() for x in pair):
+                _wrong(f"{where}.requested", "of numbers of bytes")
+            cells = entry.error_map.values if entry.error_map else ()
+            if max([len(cells), *map(len, cells)]) > MAX_MAP_SIDE:
+                _wrong(f"{where}.error_map.values", f"of at most {MAX_MAP_SIDE} x {MAX_MAP_SIDE} cells")
             if not all(math.isfinite(x) and x >= 0 for metrics in entry.counters.values() for x in metrics.values()):
                 _wrong(f"{where}.counters", "of numbers that are not negative")
 
@@ -383,15 +394,20 @@ def _build(kind: Any, raw: Any, where: str) -> Any:
     return _build_scalar(kind, raw, where)
 
 
+@lru_cache(maxsize=32)
+def _fields(kind: Any) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
+    """Name, type and field of each field: worked out once a class, as a file holds thousands of values."""
+    hints = typing.get_type_hints(kind)
+    return tuple((spec.name, hints[spec.name], spec) for spec in dataclasses.fields(kind))
+
+
 def _build_dataclass(kind: Any, raw: Any, where: str) -> Any:
     if not isinstance(raw, dict):
         _wrong(where, "an object")
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
     values = {}
-    for name, spec in fields.items():
+    for name, hint, spec in _fields(kind):
         if name in raw:
-            values[name] = _build(hints[name], raw[name], f"{where}.{name}")
+            values[name] = _build(hint, raw[name], f"{where}.{name}")
         elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
             _wrong(f"{where}.{name}", "present")
     return kind(**values)
@@ -404,6 +420,8 @@ def _build_scalar(kind: Any, raw: Any, where: str) -> Any:
         return float(raw)
     if type(raw) is not kind:
         _wrong(where, {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[kind])
+    if kind is int and not -(2**63) <= raw < 2**63:  # tables of the page hold no larger ones
+        _wrong(where, "a number of at most 64 bits")
     return raw
 
 

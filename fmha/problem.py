@@ -222,7 +222,7 @@ def check_memory(nbytes: int, what: str) -> None:
     if nbytes > MAX_WORKING_BYTES:
         raise LimitError(
             f"{what} needs about {format_bytes(nbytes)} of memory, and {format_bytes(MAX_WORKING_BYTES)} is allowed: "
-            "use a smaller N, smaller tiles or fewer heads; traffic() counts any size."
+            "use a smaller N, smaller tiles or fewer heads; counting bytes alone has no such limit."
         )
 
 

@@ -168,7 +168,7 @@ def check_size(problem: Problem, tiling: Tiling, order: Order, record_columns: i
     if scores > MAX_SCORES:
         raise LimitError(
             f"{format_count(scores)} scores would take minutes, and {format_count(MAX_SCORES)} are allowed: "
-            "use a smaller N or fewer heads; traffic() counts any size."
+            "use a smaller N or fewer heads; counting bytes alone has no such limit."
         )
     if order == "naive":
         return check_dense(p, 8)

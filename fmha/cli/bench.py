@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha import FmhaError, Problem, Tiling
-from fmha.cli.options import Parser, add_problem, problem_from, whole
+from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, problem_from, tiling_from, whole
 from fmha.errors import GpuError
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.inputs import INPUTS, load
@@ -37,6 +37,8 @@ SWEEP_DIMS = (64, 128)
 SWEEP_TILES = ((32, 32), (16, 64), (64, 16), (16, 16))
 _ALL_TILES_UP_TO = 4096  # longer sequences are recorded with the first tiles only
 _SWEEP_HEADS = 16
+_SWEEP_NARROWS = ("N", "d", "causal")  # options of the problem that a sweep heeds
+_KERNEL = "02"
 _ANY_GPU = GPUS[DEFAULT_GPU]  # limits that are refused before a GPU is looked for: those of the largest
 _COUNTER_SECONDS = 60.0  # for each run that is counted
 
@@ -46,11 +48,9 @@ def add_to(commands: Any) -> None:
     parser: Parser = commands.add_parser(
         "bench", help="run, check, time and record on this machine's GPU", description=_WHAT, epilog=_EPILOG
     )
-    parser.add_argument("--kernel", default="02", help=f"{', '.join(KERNELS)} or a name (default 02)")
+    parser.add_argument("--kernel", help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     add_problem(parser)
-    group = parser.add_argument_group("tiles")
-    group.add_argument("--Br", type=whole, default=32, help="rows of a Q tile (default 32)")
-    group.add_argument("--Bc", type=whole, default=32, help="rows of a K/V tile (default 32)")
+    add_tiles(parser)
     group = parser.add_argument_group("the run")
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
     group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
@@ -78,9 +78,13 @@ def run(options: argparse.Namespace) -> None:
 
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
     check_whole("repeats", options.repeats, 1, 10_000, FmhaError)
-    if options.out and not Path(options.out).resolve().parent.is_dir():
-        raise FmhaError(f"{Path(options.out).resolve().parent} does not exist: make it, or choose another --out.")
+    check_whole("seed", options.seed, 0, 2**32 - 1, FmhaError)
+    _check_out(options.out)
+    if options.sweep:
+        _check_sweep(options)
     payloads = list(sweep(options) if options.sweep else [single(options)])
+    if INPUTS.get(options.input) is None or INPUTS[options.input].N is not None:
+        load(options.input, payloads[0]["problem"])  # a recorded one has one d and a greatest N
     found = diagnose()
     if not found.ready:
         raise GpuError(" ".join(f"{finding.what} {finding.remedy}" for finding in found.findings))
@@ -109,6 +113,8 @@ def run(options: argparse.Namespace) -> None:
             recording = counted(recording, options.device, options.timeout)
         except GpuError as error:
             _say(f"recorded without hardware counters: {error}")
+        except KeyboardInterrupt:
+            _say("interrupted: recorded without hardware counters")
     text = recording.to_json()
     if options.json:
         print(text, end="")
@@ -122,13 +128,32 @@ def run(options: argparse.Namespace) -> None:
         _say(f"recording written to {path} ({format_bytes(len(text))})")
 
 
+def _check_out(out: str | None) -> None:
+    """Refuse a file that cannot be written before minutes are spent on what goes into it."""
+    if not out:
+        return
+    path = Path(out).resolve()
+    if not path.parent.is_dir():
+        raise FmhaError(f"{path.parent} does not exist: make it, or choose another --out.")
+    if path.is_dir():
+        raise FmhaError(f"{path} is a folder: name a file in it, such as --out {Path(out) / 'recording.json'}.")
+
+
+def _check_sweep(options: argparse.Namespace) -> None:
+    """Refuse what a sweep would not heed."""
+    fixed = [
+        n for n in (*SHAPE, "dtype", "scale", "lens_k", "left_pad", "kernel", "Br", "Bc") if n not in _SWEEP_NARROWS
+    ]
+    given = [f"--{name.replace('_', '-')}" for name in fixed if getattr(options, name) is not None]
+    if given:
+        raise FmhaError(f"--sweep chooses {', '.join(given)} itself: leave that out, or leave out --sweep.")
+
+
 def single(options: argparse.Namespace) -> dict[str, Any]:
     """The request of one problem; what no GPU can run is refused here."""
-    problem, tiling = problem_from(options, N=4096), Tiling(options.Br, options.Bc)
-    chosen = kernel(options.kernel)
+    problem, tiling = problem_from(options, N=4096), tiling_from(options)
+    chosen = kernel(_KERNEL if options.kernel is None else options.kernel)
     chosen.plan(problem, tiling, _ANY_GPU)
-    if options.input not in INPUTS:
-        load(options.input, problem)
     others = [(k.number, tiling) for k in KERNELS.values() if k.number == "01" != chosen.number]
     return _payload(options, problem, [(chosen.number, tiling), *others])
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from fmha import FmhaError
-from fmha.cli.options import Parser, add_problem, add_tiling, describe, problem_from, tiling_from
+from fmha.cli.options import Parser, add_problem, add_tiles, describe, problem_from, tiling_from
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import KERNELS, Kernel, Plan, kernel
 from fmha.units import format_bytes
@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--kernel", help="number or name; without it: the list")
     add_problem(parser)
-    add_tiling(parser)
+    add_tiles(parser)
     parser.add_argument("--gpu", default=DEFAULT_GPU, help=f"{', '.join(GPUS)}: whose limits (default {DEFAULT_GPU})")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -49,7 +49,10 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({**_facts(chosen), "plan": _plan(plan)}, indent=2))
         return
-    print("\n".join([f"kernel    {chosen.number} {chosen.name}: {chosen.title}", *describe(problem, tiling), ""]))
+    said = describe(problem, tiling)
+    if not chosen.tiled:
+        said[-1] = f"tiles     {chosen.tile.removeprefix('tiles ')}"
+    print("\n".join([f"kernel    {chosen.number} {chosen.name}: {chosen.title}", *said, ""]))
     for launch in plan.launches:
         smem = launch.smem_bytes + launch.static_smem_bytes
         print(f"{launch.function:<16}{launch.grid:>12,} blocks x {launch.block} threads, shared memory {smem:,} B")

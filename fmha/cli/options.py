@@ -88,11 +88,17 @@ def add_problem(parser: Parser, *, dtype_default: str = "fp32", d_default: str =
     add("--left-pad", type=wholes, metavar="L,L,...", help="padded keys at the front of each batch entry")
 
 
-def add_tiling(parser: Parser, default: str = "32") -> None:
-    """Br, Bc and the loop order."""
+def add_tiles(parser: Parser, default: str = "32") -> Any:
+    """Br and Bc; returns their group."""
     group = parser.add_argument_group("tiles")
     group.add_argument("--Br", type=whole, help=f"rows of a Q tile (default {default})")
     group.add_argument("--Bc", type=whole, help=f"rows of a K/V tile (default {default})")
+    return group
+
+
+def add_tiling(parser: Parser, default: str = "32") -> None:
+    """Br, Bc and the loop order."""
+    group = add_tiles(parser, default)
     group.add_argument("--order", default="q-outer", help=f"{', '.join(ORDERS)} (default q-outer)")
 
 

@@ -19,7 +19,9 @@ from fmha.units import format_bytes
 
 LOADS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+L1_HITS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum"
 L2 = "lts__t_bytes.sum"
+L2_FROM_SMS = "lts__t_sectors_srcunit_tex.sum"
 DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"

@@ -16,8 +16,12 @@ from fmha.measurement import ErrorMap
 def cells_note(error: ErrorMap, d: int) -> str:
     """What one cell is, in words."""
     high, wide = len(error.values), len(error.values[0])
-    rows = (error.rows[1] - error.rows[0]) / high
-    return f"each cell is the largest error of about {max(1, round(rows))} rows x {max(1, round(d / wide))} columns"
+    tall = error.rows[1] - error.rows[0]
+    if (tall, d) == (high, wide):
+        return "each cell is one number of O"
+    rows, columns = max(1, round(tall / high)), max(1, round(d / wide))
+    size = f"{rows} {'row' if rows == 1 else 'rows'} x {columns} {'column' if columns == 1 else 'columns'}"
+    return f"each cell is the largest error of about {size}"
 
 
 def error_cells(error: ErrorMap, d: int, right: bool = True, height: int = 420) -> go.Figure:

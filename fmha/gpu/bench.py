@@ -195,6 +195,9 @@ def _time(device: GpuDevice, request: Request, rows: list[_Candidate], torch: An
             stack.enter_context(quiet(torch))
         timings = time_in_turns(device, [row.run for row in timed if row.run], request.repeats, told)
     for row, timing in zip(timed, timings, strict=True):
-        wrong = implausible(request.problem, row.entry.dtype, device.gpu, timing.median_us)
+        if timing is None:
+            wrong: str | None = "not run: the GPU's memory is too small for it beside the others"
+        else:
+            wrong = implausible(request.problem, row.entry.dtype, device.gpu, timing.median_us)
         row.entry = dataclasses.replace(row.entry, time=None if wrong else timing, absent=wrong)
         row.run = None

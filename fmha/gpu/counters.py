@@ -103,8 +103,11 @@ def count(runs: Sequence[Counted], *, device: int = 0, timeout_s: float = 600.0)
     search = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, "PYTHONPATH": search}
-        )
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+            env={**os.environ, "PYTHONPATH": search},
+        )  # fmt: skip
+    except OSError as error:
+        raise GpuError(f"{ncu} cannot be started ({error.strerror or error}): install Nsight Compute anew.") from None
     except subprocess.TimeoutExpired:
         raise GpuError(
             f"Nsight Compute took longer than {timeout_s:.0f} s and was stopped: use a smaller N or fewer heads."

@@ -81,7 +81,10 @@ class Diagnosis:
 
 def diagnose(*, timeout_s: float = 10.0) -> Diagnosis:
     """Look at this machine; takes a few tenths of a second, and hardly more than `timeout_s` in the worst case."""
-    return judge(collect(timeout_s))
+    try:
+        return judge(collect(timeout_s))
+    except OSError as error:  # no folder for temporary files, no more processes: no reason to leave the page waiting
+        return judge(Facts(probe_error=error.strerror or str(error)))
 
 
 def best_compiler(facts: Facts, compute: str) -> Compiler | None:

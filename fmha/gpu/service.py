@@ -257,14 +257,18 @@ class GpuService:
         while True:
             if ticket._cancelled:
                 raise _Lost(GpuError(f"{ticket.op} was cancelled."), cancelled=True)
+            with self._lock:
+                self._drop_abandoned()
+                unwanted = bool(self._queue) and ticket._abandoned(self._abandon_s)
+            if unwanted:  # a closed tab must not keep others waiting
+                idle = f"nobody asked about it for {self._abandon_s:g} s, and others wait"
+                raise _Lost(GpuError(f"{ticket.op} was dropped: {idle}."), cancelled=True)
             left = deadline - time.monotonic()
             if left <= 0:
                 return ("late",)
             try:
                 message = worker.inbox.get(timeout=min(left, TICK_S))
             except queue.Empty:
-                with self._lock:
-                    self._drop_abandoned()
                 continue
             if message[0] != "cancel":
                 return message

@@ -19,8 +19,8 @@ FINAL = ("done", "failed", "cancelled")
 class Ticket:
     """One request: ask for its state from any thread, wait for it, cancel it.
 
-    A ticket in the queue that nobody has asked about for a minute is dropped: its page has been closed. Reading any
-    property counts as asking.
+    A ticket in the queue that nobody has asked about for the service's `abandon_s` is dropped: its page was closed. So
+    is one that runs, if others wait. Reading any property counts as asking.
     """
 
     def __init__(self, service: GpuService, op: str, payload: Mapping[str, Any], timeout_s: float, number: int) -> None:

@@ -1,7 +1,7 @@
 """What on this machine can turn CUDA C++ into a cubin: nvcc, and NVRTC from a CUDA Toolkit or a Python package.
 
 Nothing is loaded into this process. A compiler is asked once about itself; the answer is kept for as long as its
-file stays the same.
+file stays the same, a complaint for a minute: what it lacks may lie elsewhere, and be there by then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,8 @@ from typing import Literal
 from fmha.gpu.processes import run_bounded
 
 ASK_TIMEOUT_S = 20.0
+ASK_AGAIN_S = 60.0  # after a complaint
+ANSWERS_LIMIT = 32
 NVRTC_SCRIPT = Path(__file__).with_name("nvrtc.py")
 
 
@@ -75,7 +78,7 @@ def why_none(compilers: Sequence[Compiler], arch: str, driver: tuple[int, int] |
     working = [c for c in compilers if not c.problem]
     if not working:
         return (
-            f"{compilers[0]} does not work here: {compilers[0].problem}.",
+            f"{compilers[0]} does not work here: {compilers[0].problem.rstrip('.')}.",
             f"Install what it asks for, or NVRTC, which needs no host compiler: `{pip_install(driver)}`.",
         )
     knowing = [c for c in working if c.knows(arch)]
@@ -113,7 +116,7 @@ def find_nvcc(timeout_s: float = ASK_TIMEOUT_S) -> Compiler | None:
     first there is."""
     found: list[Compiler] = []
     for path in _nvcc_paths():
-        found.append(_ask_nvcc(path, _stamp(path), timeout_s))
+        found.append(_answer(_ask_nvcc, path, timeout_s))
         if not found[-1].problem:
             return found[-1]
     return found[0] if found else None
@@ -124,7 +127,7 @@ def find_nvrtc(timeout_s: float = ASK_TIMEOUT_S) -> tuple[Compiler, ...]:
     first, one for each version."""
     seen: dict[str, Compiler] = {}
     for path in _nvrtc_paths():
-        compiler = _ask_nvrtc(path, _stamp(path), timeout_s)
+        compiler = _answer(_ask_nvrtc, path, timeout_s)
         seen.setdefault(compiler.version or path, compiler)
     return tuple(sorted(seen.values(), key=lambda c: c.release, reverse=True))
 
@@ -183,8 +186,23 @@ def _stamp(path: str) -> tuple[int, int]:
     return 0, 0
 
 
-@lru_cache(maxsize=32)
-def _ask_nvcc(path: str, stamp: tuple[int, int], timeout_s: float) -> Compiler:
+_ANSWERS: dict[tuple[str, tuple[int, int]], tuple[float, Compiler]] = {}  # when, what; bounded
+
+
+def _answer(ask: Callable[[str, float], Compiler], path: str, timeout_s: float) -> Compiler:
+    """What a compiler says of itself, kept."""
+    key = path, _stamp(path)
+    when, kept = _ANSWERS.get(key, (0.0, None))
+    if kept is not None and not (kept.problem and time.monotonic() - when > ASK_AGAIN_S):
+        return kept
+    found = ask(path, timeout_s)
+    if len(_ANSWERS) >= ANSWERS_LIMIT:
+        _ANSWERS.clear()
+    _ANSWERS[key] = time.monotonic(), found
+    return found
+
+
+def _ask_nvcc(path: str, timeout_s: float) -> Compiler:
     code, said = _ask([path, "--version"], timeout_s)
     found = re.search(r"release (\d+\.\d+)", said)
     if code or not found:
@@ -197,16 +215,19 @@ def _ask_nvcc(path: str, stamp: tuple[int, int], timeout_s: float) -> Compiler:
         empty = Path(folder) / "empty.cu"
         empty.touch()
         code, said = _ask([path, "-E", str(empty)], timeout_s)  # asks the host compiler, which it cannot do without
-    return Compiler("nvcc", path, found[1], archs, _failure(said) if code else "")
+    problem = (_failure(said) or f"it ended with exit code {code} and said nothing") if code else ""
+    return Compiler("nvcc", path, found[1], archs, problem)
 
 
-@lru_cache(maxsize=32)
-def _ask_nvrtc(path: str, stamp: tuple[int, int], timeout_s: float) -> Compiler:
+def _ask_nvrtc(path: str, timeout_s: float) -> Compiler:
     code, said = _ask([*nvrtc_command(path)], timeout_s)
     if code:
         return Compiler("NVRTC", path, "", (), _last_line(said) or f"it ended with exit code {code}")
-    about = json.loads(said.splitlines()[-1])
-    return Compiler("NVRTC", path, about["version"], tuple(about["archs"]))
+    try:
+        about = json.loads(said.splitlines()[-1])
+        return Compiler("NVRTC", path, about["version"], tuple(about["archs"]))
+    except (IndexError, KeyError, TypeError, ValueError):
+        return Compiler("NVRTC", path, "", (), "its answer cannot be read")
 
 
 def nvrtc_command(library: str, *arguments: str) -> list[str]:

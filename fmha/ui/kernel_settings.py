@@ -19,7 +19,8 @@ from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_count
 
 LENGTHS = [
-    1, 31, 32, 33, 63, 64, 65, 100, 128, 200, 256, 512, 1000, 1023, 1024, 2000, 2048, 4000, 4095, 4096, 8192, 16384,
+    1, 2, 3, 4, 8, 16, 31, 32, 33, 63, 64, 65, 100, 128, 200, 256, 512, 1000, 1023, 1024, 2000, 2048, 4000, 4095, 4096,
+    8192, 16384,
 ]  # fmt: skip
 HEAD_DIMS = [1, 5, 8, 16, 32, 33, 63, 64, 72, 80, 96, 117, 118, 128, 192, 256, 257]
 TILES = [1, 2, 4, 8, 16, 24, 32, 48, 64, 128]
@@ -30,8 +31,8 @@ ANY_TILE = Tiling(32, 32)  # of kernels that choose their own
 
 @dataclass(frozen=True)
 class Target:
-    """The GPU that a launch is held against. known: as its worker describes it; why: why it could not, in a "
-    "sentence."""
+    """The GPU that a launch is held against. known: as its worker describes it; why: why it could not, in a
+    sentence."""
 
     device: int
     gpu: Gpu

@@ -9,6 +9,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from fmha.measurement import Device, Found, Recording
 from fmha.problem import Problem, Tiling
 
 OPS = "fmha.gpu.jobs"
-FRESH_S = 60.0  # how long a diagnosis holds
+FRESH_S = 60.0  # how long a diagnosis, and what a worker says of its GPU, holds
 DESCRIBE_LIMIT_S = 60.0
 RUN_LIMIT_S = 300.0
 COUNTERS_LIMIT_S = 620.0
@@ -78,19 +79,36 @@ class Bench:
 
     service: GpuService
     description: Ticket | None = None
+    newer: Ticket | None = None  # takes the place of a description that is old: free memory comes and goes
+    asked_at: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def describe(self) -> Ticket:
-        """The request for the GPU's description, one for all visitors; made anew after `forget`."""
+        """The request for the GPU's description, one for all visitors; made anew after `forget`, and when it is old:
+        the old one holds until the new one is there."""
         with self.lock:
+            if self.newer is not None and (state := self.newer.state) in FINAL:
+                self.description = self.description if state == "cancelled" else self.newer
+                self.newer = None
             if self.description is None:
-                self.description = self.service.submit("describe", {}, timeout_s=DESCRIBE_LIMIT_S)
+                self.description = self._ask()
+            elif self.newer is None and self.description.state == "done" and self._old:
+                with suppress(FmhaError):  # a full queue: later, then
+                    self.newer = self._ask()
             return self.description
+
+    @property
+    def _old(self) -> bool:
+        return time.monotonic() - self.asked_at > FRESH_S
+
+    def _ask(self) -> Ticket:
+        self.asked_at = time.monotonic()
+        return self.service.submit("describe", {}, timeout_s=DESCRIBE_LIMIT_S)
 
     def forget(self) -> None:
         """Drop the description, so that the next look asks for a new one."""
         with self.lock:
-            self.description = None
+            self.description = self.newer = None
 
 
 _benches: dict[tuple[int, str], Bench] = {}  # one worker a GPU: a bench lives as long as the app

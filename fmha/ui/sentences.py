@@ -6,7 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fmha.figures.byte_levels import CONFLICTS, DRAM_WRITE, L2, WAVEFRONTS, dram_measured, requested_measured
+from fmha.figures.byte_levels import (
+    CONFLICTS,
+    DRAM_WRITE,
+    L1_HITS,
+    L2,
+    L2_FROM_SMS,
+    WAVEFRONTS,
+    dram_measured,
+    requested_measured,
+)
 from fmha.figures.kernel_times import Bar
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS, SECTOR, Launch
@@ -54,6 +63,11 @@ def percent(part: float) -> str:
     return f"{100 * part:.0f} %" if part >= 0.0995 else f"{100 * part:.2g} %"
 
 
+def gigabytes(rate: float) -> str:
+    """A rate in GB/s: two digits, and never a rounded-down zero."""
+    return f"{rate:,.0f}" if rate >= 99.5 else f"{rate:.2g}"
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
@@ -86,8 +100,8 @@ def flash_and_naive(run: Run, entry: Entry, bars: Sequence[Bar]) -> str | None:
     faster = naive.time.median_us / flash.time.median_us
     moved = naive.requested_bytes / flash.requested_bytes
     held = hbm_held(run.problem, "naive")
-    fewer = f"{format_ratio(moved)} fewer" if moved >= 1 else f"{format_ratio(1 / moved)} more"
-    what = f"requests {fewer} bytes and keeps no S and P ({format_bytes(held['S'] + held['P'])} for naive)"
+    part = f"{percent(1 / moved)} of" if moved >= 1 else format_ratio(1 / moved)
+    what = f"requests {part} naive's bytes and keeps no S and P ({format_bytes(held['S'] + held['P'])} for naive)"
     if faster >= 1:
         return f"**Flash beats naive here:** it is {format_ratio(faster)} as fast, {what}."
     but = "although" if moved >= 1 else "and"
@@ -145,7 +159,7 @@ def bandwidth(entry: Entry, gpu: Gpu) -> str | None:
     if entry.time is None or not entry.requested_bytes:
         return None
     gbps = entry.requested_bytes / entry.time.median_us / 1e3
-    text = f"**Bandwidth:** it requests {format_bytes(entry.requested_bytes)} in that time, {gbps:,.0f} GB/s"
+    text = f"**Bandwidth:** it requests {format_bytes(entry.requested_bytes)} in that time, {gigabytes(gbps)} GB/s"
     if not gpu.hbm_gbps:
         return text + "."
     share, most = gbps / gpu.hbm_gbps, f"{gpu.memory} can deliver ({gpu.hbm_gbps:,.0f} GB/s)"
@@ -162,25 +176,38 @@ def bytes_explained(entry: Entry, problem: Problem, gpu: Gpu) -> list[str]:
     measured = requested_measured(entry)
     lines = [_requested(entry, measured, problem)]
     asked = entry.requested_bytes if measured is None else measured
-    if (l2 := entry.counter(L2)) is not None and asked:
-        if l2 < asked:
-            said_of_l2 = (
-                f"**L2 saw {percent(l2 / asked)} of them.** L1 served the others: blocks on one SM load the same tiles."
-            )
-        else:
-            said_of_l2 = (
-                f"**L2 saw {format_ratio(l2 / asked)} the requested bytes:** L1 served few of them, and traffic "
-                "between the parts of L2 and with the memory chips counts too."
-            )
-        lines.append(said_of_l2)
+    if asked and (line := _l2(entry, asked)):
+        lines.append(line)
     if (dram := dram_measured(entry)) is not None:
         lines.append(_dram(entry, problem, gpu, dram))
     if (repeated := _conflicts(entry)) is not None:
         lines.append(
-            f"**Shared memory:** {format_count(entry.counter(WAVEFRONTS) or 0)} wavefronts; {percent(repeated)} of "
-            "them repeat others because of bank conflicts."
+            f"**Shared memory:** {format_count(entry.counter(WAVEFRONTS) or 0)} wavefronts (passes over its 32 banks); "
+            f"{percent(repeated)} of them repeat others because of bank conflicts."
         )
     return lines
+
+
+def _l2(entry: Entry, asked: int) -> str | None:
+    """What became of the requests between the SMs and L2."""
+    moved, tex, hits = entry.counter(L2), entry.counter(L2_FROM_SMS), entry.counter(L1_HITS)
+    if moved is None:
+        return None
+    if tex is None or hits is None:
+        return f"**L2 moved {format_ratio(moved / asked)} the requested bytes,** fills from the memory chips included."
+    from_sms, in_l1 = SECTOR * tex / asked, SECTOR * hits / asked
+    merged = max(0.0, 1.0 - from_sms - in_l1)
+    text = f"**L2 was asked for {percent(from_sms)} of them.** "
+    text += f"L1 had {percent(in_l1)}" if in_l1 >= 0.001 else "L1 had next to none"
+    if merged >= 0.005:
+        text += (
+            f"; for {percent(merged)} several SMs asked for the same lines at nearly the same time, and their requests "
+            "were merged on the way (the L2 request coalescer of recent GPUs)"
+        )
+    if moved > 1.05 * SECTOR * tex:
+        more = format_bytes(moved - SECTOR * tex)
+        text += f". Fills from the memory chips and traffic between the parts of L2 add {more}"
+    return text + "."
 
 
 def _requested(entry: Entry, measured: int | None, problem: Problem) -> str:
@@ -222,12 +249,22 @@ def _dram(entry: Entry, problem: Problem, gpu: Gpu, dram: float) -> str:
         what, again = "K and V of a head, which it reads again,", 2 * problem.Nk * problem.d * problem.itemsize
     fit = "fit" if again <= gpu.l2_bytes else "do not fit"
     why = f"{what} are {format_bytes(again)} and {fit} into the {format_bytes(gpu.l2_bytes)} of L2"
+    if len(entry.counters) > 1 and fit == "fit":
+        why += (
+            ", but each function was counted with cold caches: what one leaves in L2, the next read from the memory "
+            "chips here"
+        )
     if ratio < 0.98:
         later = (entry.counter(DRAM_WRITE) or 0.0) < 0.98 * held["O"]
         how = "results that still lie in L2 when the kernel ends are written later; " if later else ""
         return f"**DRAM moved {percent(ratio)} of the compulsory bytes:** {how}{why}."
     if ratio <= 1.25:
         return f"**DRAM moved about the compulsory bytes** ({ratio:.2f} times): {why}."
+    if entry.name != NAIVE and fit == "fit":
+        why += (
+            "; likely some were read again all the same, as blocks of several heads run at a time and the parts of L2 "
+            "may hold copies of the same lines"
+        )
     return f"**DRAM moved {format_ratio(ratio)} the compulsory bytes:** {why}."
 
 
@@ -283,6 +320,7 @@ __all__ = [
     "bytes_explained",
     "differences",
     "flash_and_naive",
+    "gigabytes",
     "headline",
     "how_timed",
     "launch_words",

@@ -52,7 +52,17 @@ def choose(asked: live.Asked) -> tuple[Found | None, live.Outcome | None, str]:
         if picked == OWN:
             return outcome.found(), outcome, OWN
     found = nearest(recordings, kernel(asked.kernel), asked.problem, asked.tiling)
+    if found is not None:
+        found = dataclasses.replace(found, differs=found.differs | other_input(asked, found))
     return found, None, origin
+
+
+def other_input(asked: live.Asked, found: Found) -> dict[str, tuple[Any, Any]]:
+    """How the Q, K, V of a recording differ from those that were asked for; sizes and times do not depend on them."""
+    there, here = found.run.input, INPUTS[asked.input]
+    if there != asked.input:
+        return {"input": (here.title, INPUTS[there].title if there in INPUTS else sentences.said(there, 30))}
+    return {"seed": (asked.seed, found.run.seed)} if here.N is None and asked.seed != found.run.seed else {}
 
 
 def belongs_to(found: Found, outcome: live.Outcome | None) -> dict[str, Any]:
@@ -95,11 +105,11 @@ def result(found: Found, outcome: live.Outcome | None, origin: str, asked: live.
             kernel_times(run, bars, entry, gpu), key="times",
             alt=f"Median times of {len(bars)} implementations; the fastest is {fastest.title} in {fastest.dtype}.",
         )  # fmt: skip
+    with beside:
         told = [sentences.flash_and_naive(run, entry, bars), *sentences.peers(run.problem, entry, bars)]
         st.markdown(
             "\n".join(f"- {t}" for t in [*told, sentences.bandwidth(entry, gpu), sentences.how_timed(entry)] if t)
         )
-    with beside:
         errors(entry, run.problem)
     with st.expander("All times, what was not run, clocks"):
         cards.times_table(run, bars, gpu)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +15,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fmha import measurement
+from fmha.figures import byte_levels
+from fmha.figures.kernel_times import timed
 from fmha.gpu.diagnosis import Diagnosis, Facts, Finding, GpuFound, judge
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import Recording
 from fmha.problem import Problem, Tiling
-from fmha.ui import live
+from fmha.traffic import compulsory_bytes
+from fmha.ui import live, sentences
 from tests.app import lab_ops
 from tests.app.recordings import recording
 
@@ -192,6 +196,18 @@ def test_an_exact_recording_has_no_difference(shipped: Any) -> None:
     assert at.success[0].value.startswith("**Right.**")
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"input": "sink"}, "asked input = Attention sink, recorded input = Random numbers."),
+        ({"seed": "7"}, "asked seed = 7, recorded seed = 0."),
+    ],
+)
+def test_other_numbers_in_a_recording_are_a_difference_too(asked: dict[str, str], said: str, shipped: Any) -> None:
+    shipped(recording())
+    assert f"This is the nearest recording: {said}" in text_of(opened(**SMALL, **asked))
+
+
 def test_a_recording_of_an_older_source_says_so(shipped: Any) -> None:
     made = recording()
     entry = dataclasses.replace(made.runs[0].entries[0], source_hash="0123456789ab")
@@ -237,6 +253,28 @@ def test_why_bytes_differ(N: int, d: int, sectors: int, said: str, shipped: Any)
     entry = dataclasses.replace(entry, counters=counters_for(entry, sectors))
     shipped(dataclasses.replace(made, runs=(dataclasses.replace(made.runs[0], entries=(entry,)),)))
     assert any(said in m.value for m in opened(N=str(N), d=str(d), H="2").markdown)
+
+
+def test_a_small_rate_is_not_rounded_to_nothing() -> None:
+    entry = recording(median_us=1e6).runs[0].entries[0]
+    said = str(sentences.bandwidth(entry, GPUS["H200"]))
+    assert " 0 GB/s" not in said and "0.00" in said.split("in that time, ")[1].split(" GB/s")[0]
+    assert sentences.gigabytes(1234.5) == "1,234" and sentences.gigabytes(99.4) == "99"
+
+
+def test_bytes_of_flash_are_told_as_a_share_of_naives_and_repeated_dram_reads_are_not_left_unexplained() -> None:
+    made = recording()
+    one, gpu = made.runs[0], made.device.gpu
+    entry, bars = one.entries[0], timed(one)
+    said = str(sentences.flash_and_naive(one, entry, bars))
+    share = entry.requested_bytes / one.entries[1].requested_bytes
+    told = f"{100 * share:.0f} % of" if share <= 1 else f"{share:.1f}x"
+    assert f"requests {told} naive's bytes" in said
+    compulsory = compulsory_bytes(one.problem)
+    for times, explained in ((1.0, False), (1.2, False), (1.5, True)):
+        moved = {byte_levels.DRAM_READ: times * compulsory, byte_levels.DRAM_WRITE: 0.0}
+        lines = sentences.bytes_explained(dataclasses.replace(entry, counters={"f": moved}), one.problem, gpu)
+        assert any("may hold copies" in line for line in lines) == explained
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -333,7 +371,7 @@ def test_a_run_under_way_can_be_cancelled_and_its_settings_are_named(gpu: None) 
     begun = time.monotonic()
     button(at, "Cancel").click()
     at = run(at)
-    assert time.monotonic() - begun < 2 and live.desk_in(at.session_state).ticket is None
+    assert time.monotonic() - begun < 20 and live.desk_in(at.session_state).ticket is None
     assert "was cancelled" in text_of(at) and button(at, "Run on") is not None
     assert next(s for s in at.select_slider if s.key == "N").value == 256
 
@@ -376,6 +414,35 @@ def test_one_of_several_gpus_is_chosen(gpu: None, machine: Any) -> None:
     assert "The cache cannot be written" in text_of(finished(at)) and "**Your run**" in text_of(at)
 
 
+def test_what_a_worker_says_of_its_gpu_is_asked_again_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may have freed the memory that a run was refused for."""
+
+    class Asked:
+        def __init__(self, op: str) -> None:
+            self.op, self.state = op, "queued"
+
+    asked: list[Asked] = []
+
+    def submit(op: str, payload: Any, *, timeout_s: float) -> Asked:
+        asked.append(Asked(op))
+        return asked[-1]
+
+    bench = live.Bench(type("Service", (), {"submit": staticmethod(submit)})())  # type: ignore[arg-type]
+    first = bench.describe()
+    monkeypatch.setattr(live, "FRESH_S", 0.0)
+    assert bench.describe() is first and len(asked) == 1, "one that is under way is not old"
+    asked[0].state = "done"
+    monkeypatch.setattr(live, "FRESH_S", 60.0)
+    assert bench.describe() is first and len(asked) == 1
+    monkeypatch.setattr(live, "FRESH_S", 0.0)
+    assert [bench.describe() for _ in range(3)] == [first] * 3 and len(asked) == 2, "asked once, the old one holds"
+    asked[1].state = "cancelled"
+    assert bench.describe() is first and len(asked) == 3
+    asked[2].state = "done"
+    monkeypatch.setattr(live, "FRESH_S", 60.0)
+    assert bench.describe() is asked[2] and len(asked) == 3  # type: ignore[comparison-overlap]
+
+
 def test_a_gpu_that_cannot_be_described_says_why(machine: Any, shipped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(READY)
     monkeypatch.setattr(live, "OPS", "tests.app.no_such_ops")
@@ -386,19 +453,24 @@ def test_a_gpu_that_cannot_be_described_says_why(machine: Any, shipped: Any, mon
 
 
 def test_while_the_machine_is_looked_at_the_page_does_not_wait(monkeypatch: pytest.MonkeyPatch, shipped: Any) -> None:
-    monkeypatch.setattr(live, "_machine", live.Lookout(lambda: time.sleep(2) or NONE))
-    begun = time.monotonic()
+    looked = threading.Event()
+    monkeypatch.setattr(live, "_machine", live.Lookout(lambda: looked.wait(60) and NONE))
     at = opened(**SMALL)
-    assert time.monotonic() - begun < 1.9 and "No live runs" not in text_of(at)
+    assert not looked.is_set() and "No live runs" not in text_of(at)
+    looked.set()
 
 
-def test_a_warm_run_is_fast(shipped: Any) -> None:
-    shipped(*(recording(problem=Problem(H=2, N=n, d=16)) for n in (64, 128, 256)))
-    at = opened(**SMALL)
-    times = []
-    for n in (64, 128, 256, 64, 128):
-        next(s for s in at.select_slider if s.key == "N").set_value(n)
-        begun = time.perf_counter()
-        run(at)
-        times.append(time.perf_counter() - begun)
-    assert sorted(times)[2] < 0.6, times  # 0.15 s is the aim on a quiet machine
+def test_sentences_about_bytes_follow_the_counters_of_real_recordings() -> None:
+    """L1 had next to none on the H200, and what is missing on the way to L2 was merged; naive ran with cold caches."""
+    for file in measurement.shipped():
+        gpu = file.device.gpu
+        for run in file.runs:
+            for entry in (e for e in run.entries if e.is_kernel):
+                requested, l2, dram, _smem = sentences.bytes_explained(entry, run.problem, gpu)
+                assert f"equal to the byte** ({entry.requested_bytes:,} bytes)" in requested
+                from_sms = 32 * (entry.counter(byte_levels.L2_FROM_SMS) or 0) / entry.requested_bytes
+                assert f"L2 was asked for {sentences.percent(from_sms)} of them" in l2
+                hits = 32 * (entry.counter(byte_levels.L1_HITS) or 0) / entry.requested_bytes
+                assert hits < 0.05 and ("were merged on the way" in l2) == (1 - from_sms - hits >= 0.005)
+                small = entry.name == "01" and 8 * run.problem.H * run.problem.Nq**2 <= gpu.l2_bytes
+                assert ("counted with cold caches" in dram) == small

@@ -52,11 +52,27 @@ def test_the_plan_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         ("bench --input nothing", "input='nothing' is not known"),
         ("bench --out /nowhere/at/all.json", "/nowhere/at does not exist"),
         ("bench --timeout 0", "timeout=0 is out of range"),
+        ("bench --out /", "is a folder"),
+        ("bench --seed -1", "seed=-1 is out of range"),
+        ("bench --input sentence --N 64", "use d=32 and N up to 16"),
+        ("bench --sweep --H 4 --Br 16", "--sweep chooses --H, --Br itself"),
+        ("bench --sweep --kernel 01", "--sweep chooses --kernel itself"),
     ],
 )
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:
     code, out, err = answer(capsys, line)
     assert code == 2 and out == "" and said in err and err.count("\n") == 1
+
+
+def test_a_kernel_with_tiles_of_its_own_is_not_said_to_use_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "tiles     of 64 x 64" in answer(capsys, "kernels --kernel 01 --N 100")[1]
+    assert "tiles     Br=32 Bc=32: 4 Q tiles" in answer(capsys, "kernels --kernel 02 --N 100")[1]
+
+
+def test_a_kernel_has_one_order_and_no_option_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main("kernels --kernel 02 --order kv-outer".split())
+    assert ended.value.code == 2 and "--order" in capsys.readouterr().err
 
 
 def test_c04_no_gpu_is_said_and_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

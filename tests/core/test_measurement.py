@@ -128,6 +128,31 @@ def test_what_is_no_recording(data: bytes, said: str) -> None:
         read(data, "this file")
 
 
+@pytest.mark.parametrize(
+    ("place", "junk"),
+    [
+        ("dtype", "fp3"), ("dtype", ""), ("tiling", [0, 8]), ("tiling", [10**9, 8]), ("requested", {"Q": [-1, 0]}),
+        ("requested", {"Q": [2**90, 0]}),
+        ("error_map", {"b": 0, "h": 0, "rows": [0, 1], "values": [[0.0]] * 1000}),
+        ("build", {"compiler": "", "arch": "", "options": [], "seconds": 0.0, "cached": False,
+                   "functions": [{"function": "f", "registers": 2**70, "local_bytes": 0, "static_smem_bytes": 0}]}),
+        ("error_map", {"b": 0, "h": 0, "rows": [0, 1], "values": [[0.0] * 1000]}),
+    ],
+)  # fmt: skip
+def test_what_the_page_cannot_show_is_refused(place: str, junk: Any) -> None:
+    raw = json.loads(WHOLE.to_json())
+    raw["runs"][0]["entries"][0][place] = junk
+    with pytest.raises(InputError, match=rf"entries\[0\]\.{place}\S* should be "):
+        read(json.dumps(raw))
+
+
+def test_a_run_with_more_entries_than_a_figure_has_bars_is_refused() -> None:
+    raw = json.loads(WHOLE.to_json())
+    raw["runs"][0]["entries"] = raw["runs"][0]["entries"][:1] * 101
+    with pytest.raises(InputError, match=r"runs\[0\]\.entries should be a list of at most 100"):
+        read(json.dumps(raw))
+
+
 def test_a_problem_that_cannot_be_is_named() -> None:
     text = WHOLE.to_json().replace('"Nq":4096', '"Nq":-3')
     with pytest.raises(InputError, match="holds a problem that cannot be: Nq=-3 is out of range"):
@@ -196,8 +221,8 @@ LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in (
 
 
 def test_what_is_shipped_is_whole_and_right() -> None:
-    """Every recorded kernel was right and took a possible time; one that is still the one in cuda_src/ asked for exactly
-    the bytes that its plan says: 32 x the sectors that the hardware counted."""
+    """Every recorded kernel was right and took a possible time; one that is still the one in cuda_src/ asked for
+    exactly the bytes that its plan says: 32 x the sectors that the hardware counted."""
     covered = set()
     for file in shipped():
         assert file.device.facts.name == "NVIDIA H200"

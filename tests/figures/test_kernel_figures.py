@@ -136,7 +136,9 @@ def test_the_error_map_is_the_check_s(made: Recording) -> None:
     fig = error_cells(error, SMALL.d)
     check(fig)
     assert np.array_equal(np.array(fig.data[0].z), np.array(error.values))
-    assert "4 rows x 1 columns" in cells_note(error, SMALL.d)
+    assert "4 rows x 1 column" in cells_note(error, SMALL.d) and "1 columns" not in cells_note(error, SMALL.d)
+    assert cells_note(ErrorMap(0, 0, (0, 2), ((0.0,), (1.0,))), 1) == "each cell is one number of O"
+    assert "about 1 row x 1 column" in cells_note(ErrorMap(0, 0, (0, 33), ((0.0,) * 32,) * 32), 32), "one holds two"
 
 
 def test_what_is_not_a_number_is_a_cross() -> None:
