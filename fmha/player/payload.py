@@ -2,7 +2,7 @@
 
 What is sent, and in how much detail (the blob must stay small at 64 x 64 tiles):
 
-- every event of the run, and of naive attention when it races;
+- every event of the run, and of naive attention when it races, each load with a bit: whether HBM answered it, or L2;
 - for every visited tile an 8-bit picture of its scores, and m of its rows in 8 bits (for the small benches);
 - for the Q tiles of the SM in focus the real numbers in float32: S, P, m, l, alpha and O after each visit.
 
@@ -26,6 +26,8 @@ from fmha.hardware import Gpu
 from fmha.mask import tile_kinds
 from fmha.memory import smem_layout
 from fmha.player.packing import pack
+from fmha.player.waves import turns
+from fmha.served import Served
 from fmha.simulation import Run
 from fmha.state import Arithmetic
 from fmha.traffic import compulsory_bytes, count
@@ -78,12 +80,13 @@ class Scene:
     tokens: tuple[str, ...] | None = None
 
 
-def build(run: Run, naive_events: NDArray[np.void], scene: Scene) -> bytes:
+def build(run: Run, naive_events: NDArray[np.void], served: tuple[Served, Served], scene: Scene) -> bytes:
     """The player's data.
 
     Args:
         run: of order q-outer or kv-outer, batch size 1, simulated with `record_columns=COLUMNS` or more.
         naive_events: the timed events of naive attention on the same problem, tiling and SMs.
+        served: who answers the loads of the run, and those of naive attention; each alone with its L2.
 
     Raises:
         LimitError: more than `MAX_VISITS` visits; the sentence says what to change.
@@ -98,15 +101,25 @@ def build(run: Run, naive_events: NDArray[np.void], scene: Scene) -> bytes:
             "try larger Br and Bc, a smaller N or one head."
         )
     clock = _Clock(max(float(run.events["t1"].max()), float(naive_events["t1"].max())))
-    arrays = _track("f", run.events, clock) | _meter("f", run.events, clock) | _meter("n", naive_events, clock)
+    from_hbm, naive_from_hbm = (one.from_hbm for one in served)
+    arrays = _track("f", run.events, from_hbm, clock) | _meter("f", run.events, from_hbm, clock)
+    arrays |= _meter("n", naive_events, naive_from_hbm, clock)
     if scene.race:
-        arrays |= _track("n", naive_events, clock)
+        arrays |= _track("n", naive_events, naive_from_hbm, clock)
     picture, picture_meta = _pictures(run)
     exact, exact_rows = _exact(run, _focus_tiles(run, scene))
     arrays |= picture | _operands(run) | exact
     arrays["kinds"] = tile_kinds(problem, tiling)[0]
     meta = _meta(run, naive_events, scene) | picture_meta | {"exact": exact_rows, "tick": clock.tick}
     meta["end"] = {"flash": clock.ticks(run.events["t1"].max()), "naive": clock.ticks(naive_events["t1"].max())}
+    meta["l2"] = {
+        "holds": served[0].l2_bytes,
+        "read": {name: one.hbm_read for name, one in zip(("flash", "naive"), served, strict=True)},
+    }
+    meta["waves"] = {
+        "flash": _waves(run.events, scene.sms, clock),
+        "naive": _waves(naive_events, scene.sms, clock) if scene.race else None,
+    }
     return pack(meta | {"schedule": schedule_digest(run)}, arrays)
 
 
@@ -136,7 +149,16 @@ class _Clock:
         return round(float(time_us) / self.tick)
 
 
-def _track(prefix: str, events: NDArray[np.void], clock: _Clock) -> dict[str, NDArray[Any]]:
+def _waves(events: NDArray[np.void], sms: int, clock: _Clock) -> dict[str, Any]:
+    """Where waves begin, [tick, kernel, wave] each, and how full they are."""
+    found = turns(events, sms)
+    begins = [[clock.ticks(t), kernel, wave] for t, kernel, wave in found.begins]
+    return {"begins": begins, "count": found.waves.waves, "last": found.waves.last, "busy": found.busy}
+
+
+def _track(
+    prefix: str, events: NDArray[np.void], from_hbm: NDArray[np.bool_], clock: _Clock
+) -> dict[str, NDArray[Any]]:
     """Events as columns, and the blocks (a worker in a kernel: a run of consecutive events on one SM)."""
     new_block = np.ones(len(events), np.bool_)
     new_block[1:] = (events["worker"][1:] != events["worker"][:-1]) | (events["kernel"][1:] != events["kernel"][:-1])
@@ -145,6 +167,7 @@ def _track(prefix: str, events: NDArray[np.void], clock: _Clock) -> dict[str, ND
     columns = {
         "t0": clock(events["t0"]),
         "phase": events["phase"],
+        "hbm": np.packbits(from_hbm),
         "i": _index(events["i"]),
         "j": _index(events["j"]),
         "block_first": first.astype(np.uint32),
@@ -168,14 +191,23 @@ def _coded(name: str, values: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     return {f"{name}_table": table.astype(np.float64), name: index.astype(np.uint8 if len(table) < 256 else np.uint16)}
 
 
-def _meter(prefix: str, events: NDArray[np.void], clock: _Clock) -> dict[str, NDArray[Any]]:
-    """When bytes have arrived: end times in rising order, with the bytes of each. Initialisation is not counted."""
+def _meter(
+    prefix: str, events: NDArray[np.void], from_hbm: NDArray[np.bool_], clock: _Clock
+) -> dict[str, NDArray[Any]]:
+    """When bytes have arrived: end times in rising order, with the bytes of each. Initialisation is not counted.
+
+    Bits say which of them were loaded, and which of those came from HBM.
+    """
     counted = np.array([(p.is_load or p.is_store) and not p.code.startswith("init_") for p in PHASES])
-    moved = events[counted[events["phase"]] & (events["nbytes"] > 0)]
-    row = np.argsort(moved["t1"], kind="stable")
-    return {
-        f"{prefix}_meter_t": clock(moved["t1"][row]),
-    } | {f"{prefix}_meter_{name}": column for name, column in _coded("nbytes", moved["nbytes"][row]).items()}
+    is_load = np.array([p.is_load for p in PHASES])
+    moved = np.flatnonzero(counted[events["phase"]] & (events["nbytes"] > 0))
+    row = moved[np.argsort(events["t1"][moved], kind="stable")]
+    columns: dict[str, NDArray[Any]] = {
+        "t": clock(events["t1"][row]),
+        "load": np.packbits(is_load[events["phase"][row]]),
+        "hbm": np.packbits(from_hbm[row]),
+    } | _coded("nbytes", events["nbytes"][row])
+    return {f"{prefix}_meter_{name}": column for name, column in columns.items()}
 
 
 def _pictures(run: Run) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

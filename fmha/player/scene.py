@@ -12,6 +12,7 @@ from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.inputs import INPUTS, Inputs, load
 from fmha.player.payload import COLUMNS, heads_that_fit
 from fmha.problem import Problem, Tiling
+from fmha.served import Served, Uses, serve, uses
 from fmha.simulation import Run, simulate
 from fmha.timeline import clock
 
@@ -24,13 +25,22 @@ TILES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 @dataclass(frozen=True)
 class Played:
-    """What is animated: the run of the heads that fit, the naive events on the same SMs, and the inputs."""
+    """What is animated: the run of the heads that fit, the naive events on the same SMs, and the inputs.
+
+    uses: of the run, and of naive attention: the order in which loads and stores reach L2.
+    """
 
     run: Run
     naive_events: NDArray[np.void]
     inputs: Inputs
     gpu: Gpu
     sms: int
+    uses: tuple[Uses, Uses]
+
+    def served(self, l2_bytes: float | None = None) -> tuple[Served, Served]:
+        """Who answers the loads of the run, and those of naive attention; None: with the L2 of the GPU."""
+        size = self.gpu.l2_bytes if l2_bytes is None else l2_bytes
+        return serve(self.uses[0], size), serve(self.uses[1], size)
 
 
 def lengths(input_name: str) -> list[int]:
@@ -75,4 +85,5 @@ def prepare(
         shown, tiling, inputs.Q, inputs.K, inputs.V, order,
         precision="dtype", gpu=gpu, sms=sms, record_columns=COLUMNS,
     )  # fmt: skip
-    return Played(run, clock(emit(shown, tiling, "naive"), gpu, shown.dtype, sms), inputs, gpu, sms)
+    naive_events = clock(emit(shown, tiling, "naive"), gpu, shown.dtype, sms)
+    return Played(run, naive_events, inputs, gpu, sms, (uses(run.events, shown), uses(naive_events, shown)))

@@ -9,19 +9,20 @@ import streamlit as st
 from fmha import Problem, Tiling, traffic
 from fmha.events import MAX_EVENTS, PHASES
 from fmha.figures.running_rows import running_rows
-from fmha.hardware import DEFAULT_GPU, GPUS
+from fmha.hardware import GPUS, KIB
 from fmha.inputs import INPUTS
 from fmha.memory import smem_bytes, smem_complaint
 from fmha.player import scene
 from fmha.player.component import player
 from fmha.player.payload import PICTURE_SIDE, Scene, build, schedule_digest
 from fmha.problem import MAX_TOKENS
+from fmha.served import Served
 from fmha.simulation import Run
 from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
+from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_ratio, format_time_us
 
-GPU = GPUS[DEFAULT_GPU]
 KEY = "tiles-player"
 ORDERS = {"q-outer": "q-outer", "kv-outer": "kv-outer"}
 ORDER_HELP = (
@@ -29,8 +30,13 @@ ORDER_HELP = (
     "kv-outer (FlashAttention, Algorithm 1): a worker owns a head; O, l, m make a round trip on every visit."
 )
 Tile = tuple[int, int]
-View = tuple[int, Tile | None, bool]
+View = tuple[int, Tile | None, bool, float]
 SMS = [1, 2, 4, 8, 16, 32, 64]
+L2_KIB = [0, 1, 4, 16, 64, 256, 1024]  # besides the real size: small enough for what the player shows to spill
+L2_HELP = (
+    "What a cache of this size makes of the loads: it keeps the tiles that were used last. The real size holds all "
+    "that the player shows; make it small and see hits turn into loads from HBM."
+)
 ROWS_PATTERN = r"\s*(\d{1,4}\s*(,\s*\d{1,4}\s*){0,5})?"
 
 
@@ -45,6 +51,7 @@ def tries(order: str) -> list[str]:
     if order == "kv-outer":
         return [
             *both,
+            "Drag **L2 holds** down. O, l and m come back with every K/V tile: below which size do they come from HBM?",
             "A worker owns a whole head here. Set **H** to 4: how many SMs have something to do?",
             "Double **Bc**, then double **Br**. Only one of them halves the trips of O, l and m. Which, and why?",
         ]
@@ -55,30 +62,41 @@ def tries(order: str) -> list[str]:
         "with many tokens it does when Br > d / 2.",
         "With one head, N = 128 and Br = 8, set **SMs** to 4: the 16 workers run in four waves. Do the requested bytes "
         "change?",
+        "Drag **L2 holds** down, with one SM and then with 16. K and V of this head take `2 N d` numbers: where do "
+        "hits turn into loads from HBM, and why do 16 SMs side by side still hit when L2 holds hardly more than a tile?",
         "Switch on the **causal mask**: the hatched tiles are never loaded. Which worker has the least to do?",
     ]
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
 def played(
-    problem: Problem, tiling: Tiling, order: str, input_name: str, sms: int, seed: int, layer: int, head: int
+    problem: Problem,
+    tiling: Tiling,
+    order: str,
+    input_name: str,
+    sms: int,
+    seed: int,
+    layer: int,
+    head: int,
+    gpu: str,
 ) -> scene.Played:
     """The simulated run behind the picture, shared by all sessions with the same settings."""
     return scene.prepare(
-        problem, tiling, order, input_name, sms=sms, seed=seed, layer=layer, head=head, gpu=GPU
+        problem, tiling, order, input_name, sms=sms, seed=seed, layer=layer, head=head, gpu=GPUS[gpu]
     )  # fmt: skip
 
 
 @st.cache_data(max_entries=48, show_spinner=False)
 def payload(key: tuple[Any, ...], _now: scene.Played, view: View, start: tuple[int, int, int, bool] | None) -> bytes:
-    """The player's bytes; `key` names the run, `view` = (SM, Q tile in focus, race)."""
-    focus_sm, focus_tile, race = view
+    """The player's bytes; `key` names the run, `view` = (SM, Q tile in focus, race, bytes that L2 holds)."""
+    focus_sm, focus_tile, race, l2_bytes = view
     look = Scene(_now.gpu, _now.sms, focus_sm, focus_tile, race, start, _now.inputs.heads, _now.inputs.tokens)
-    return build(_now.run, _now.naive_events, look)
+    return build(_now.run, _now.naive_events, _now.served(l2_bytes), look)
 
 
-def settings() -> tuple[tuple[Any, ...], bool, str]:
-    """The controls, from above to below: (arguments of `played`), whether naive races, further rows of the chart."""
+def settings() -> tuple[tuple[Any, ...], bool, int, str]:
+    """The controls, from above to below: (arguments of `played`), whether naive races, the size of L2 in KiB, further
+    rows of the chart."""
     titles = {name: source.title for name, source in INPUTS.items()}
     name = controls.choice("input", "Input", titles, default="random", help="Where Q, K and V come from.")
     source = INPUTS[name]
@@ -91,6 +109,12 @@ def settings() -> tuple[tuple[Any, ...], bool, str]:
     Bc = controls.slider("Bc", "K/V tile rows Bc", options=sizes, default=default)
     H = controls.slider("H", "Heads H", lo=1, hi=source.H or 8, default=1)
     sms = controls.slider("sms", "SMs", options=SMS, default=16, help="How many SMs share the workers.")
+    gpu = controls.choice("gpu", "GPU", {key: gpu.name for key, gpu in GPUS.items()}, default=default_gpu())
+    full = GPUS[gpu].l2_bytes // KIB
+    l2 = controls.slider(
+        "l2kib", "L2 holds", options=[*L2_KIB, full], default=full, help=L2_HELP,
+        format=lambda kib: format_bytes(kib * KIB) if kib else "nothing",
+    )  # fmt: skip
     order = controls.choice("order", "Loop order", ORDERS, default="q-outer", help=ORDER_HELP)
     causal = controls.causal()
     dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp32")
@@ -107,7 +131,7 @@ def settings() -> tuple[tuple[Any, ...], bool, str]:
         help="Numbers of rows in the sequence, with commas. The row that is clicked in the player is always drawn.",
     )  # fmt: skip
     problem = Problem(N=N, d=d, H=H, dtype=dtype, causal=causal)
-    return (problem, Tiling(Br, Bc), order, name, sms, seed, layer, head), race, rows
+    return (problem, Tiling(Br, Bc), order, name, sms, seed, layer, head, gpu), race, int(l2), rows
 
 
 def moment() -> dict[str, Any]:
@@ -147,7 +171,7 @@ def opening_event(run: Run, sm: int) -> int:
 
 
 @st.fragment
-def show(arguments: tuple[Any, ...], race: bool, rows: str) -> None:
+def show(arguments: tuple[Any, ...], race: bool, l2_kib: int, rows: str) -> None:
     """Player and what follows it. A fragment: choosing a moment redraws only this."""
     at = moment()
     with explained_errors():
@@ -157,13 +181,13 @@ def show(arguments: tuple[Any, ...], race: bool, rows: str) -> None:
         if "schedule" not in at:  # nothing chosen since the player was mounted: this is where it stands when it opens
             st.session_state[KEY + "-opened"] = (event, int(at["row"]), int(at["col"]), int(at["event"]) != event)
         start = st.session_state.get(KEY + "-opened")
-        blob = payload(arguments, now, (sm, tile, race), start)
+        blob = payload(arguments, now, (sm, tile, race, l2_kib * KIB), start)
     player(blob, key=KEY)
-    follow(now, event, int(at["row"]), rows)
+    follow(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)
     controls.update_url()
 
 
-def follow(now: scene.Played, event: int, row: int, wanted: str) -> None:
+def follow(now: scene.Played, served: Served, event: int, row: int, wanted: str) -> None:
     """The chart and the sentence for the chosen moment. `wanted`: further rows, as typed."""
     run, what = now.run, now.run.events[event]
     problem, tiling = run.problem, run.tiling
@@ -176,10 +200,13 @@ def follow(now: scene.Played, event: int, row: int, wanted: str) -> None:
     head = f", head {now.inputs.heads[h]}" if now.inputs.heads else f", head {h}" if problem.H > 1 else ""
     where = f"SM {what['sm']}{head}, Q tile {i}" + (f", K/V tile {j} of {tiling.Tc(problem)}" if j >= 0 else "")
     word = f' ("{now.inputs.tokens[number]}")' if now.inputs.tokens else ""
+    answer = ""
+    if PHASES[what["phase"]].is_load:
+        answer = " (from HBM)" if served.from_hbm[event] else " (L2 hit)"
     others = sorted({int(text) for text in wanted.split(",") if text.strip()} - {number})
     chosen = [number, *(r for r in others if r < problem.Nq)]
     st.markdown(
-        f"**Chosen moment:** {where}, phase `{PHASES[what['phase']].maths}`, "
+        f"**Chosen moment:** {where}, phase `{PHASES[what['phase']].maths}`{answer}, "
         f"from {format_time_us(float(what['t0']))} to {format_time_us(float(what['t1']))}. Below: the running maxima "
         f"of this Q tile's rows; row {number}{plain(word)} is strong. What lies to the right of the bar has not been "
         "visited."
@@ -193,9 +220,10 @@ def follow(now: scene.Played, event: int, row: int, wanted: str) -> None:
     )
 
 
-def bill(arguments: tuple[Any, ...], heads_shown: int) -> None:
-    """Requested bytes of the whole problem, shared memory, and what is simplified."""
+def bill(arguments: tuple[Any, ...], now: scene.Played, l2_kib: int) -> None:
+    """Requested bytes of the whole problem, shared memory, who answered, and what is simplified."""
     problem, tiling, order, *_ = arguments
+    gpu, heads_shown = now.gpu, now.run.problem.H
     flash, naive = traffic(problem, tiling, order), traffic(problem, tiling, "naive")
     ratio = naive.requested_bytes / flash.requested_bytes
     left, middle, right = st.columns(3)
@@ -204,7 +232,7 @@ def bill(arguments: tuple[Any, ...], heads_shown: int) -> None:
         "naive: requested", format_bytes(naive.requested_bytes), f"{format_ratio(ratio)} flash", delta_color="off"
     )
     right.metric("shared memory a worker", format_bytes(smem_bytes(tiling, problem.d, problem.itemsize)))
-    complaint = smem_complaint(tiling, problem.d, GPU.smem_per_block_optin, problem.itemsize)
+    complaint = smem_complaint(tiling, problem.d, gpu.smem_per_block_optin, problem.itemsize)
     if complaint:
         st.warning(plain(complaint[0].upper() + complaint[1:]))
     if heads_shown < problem.H:
@@ -212,6 +240,15 @@ def bill(arguments: tuple[Any, ...], heads_shown: int) -> None:
             f"The player shows {heads_shown} of {problem.H} heads (it animates 4,096 visits at most); "
             f"the numbers above count all {problem.H}."
         )
+    flash_l2, naive_l2 = now.served(l2_kib * KIB)
+    holds = f"L2 that holds {format_bytes(l2_kib * KIB)}" if l2_kib else "no L2"
+    st.markdown(
+        f"**Who answers the loads**, with {holds}: flash reads {format_bytes(flash_l2.hbm_read)} of "
+        f"{format_bytes(flash_l2.loaded)} from HBM ({flash_l2.hit_rate:.0%} L2 hits), naive "
+        f"{format_bytes(naive_l2.hbm_read)} of {format_bytes(naive_l2.loaded)} ({naive_l2.hit_rate:.0%}). Of what they "
+        f"store, flash has written {format_bytes(flash_l2.hbm_written)} back to HBM when it ends, naive "
+        f"{format_bytes(naive_l2.hbm_written)}; the rest is still in L2."
+    )
     workers = "A worker owns one Q tile and streams the K/V tiles past it"
     if order == "kv-outer":
         workers = (
@@ -224,9 +261,12 @@ def bill(arguments: tuple[Any, ...], heads_shown: int) -> None:
         else ""
     )
     st.caption(
-        f"{workers}. Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {GPU.name} "
-        f"({GPU.sms} SMs), without latency, overlap or caches. Requested bytes: what workers load and store beyond "
-        "their shared memory; caches do not enter. Numbers in the player are computed as a kernel would in "
+        f"{workers}. Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {gpu.name} "
+        f"({gpu.sms} SMs), without latency or overlap, and as if HBM answered every load. Requested bytes: what "
+        "workers load and store beyond their shared memory; caches do not enter. L2 here keeps whole tiles and throws "
+        "out the one used longest ago; of SMs that load a tile together, the first fetches it; a stored tile goes to "
+        "HBM when it is thrown out; flash and naive each begin with an empty L2. L1 and merged requests are left out: "
+        "*Under the hood of HBM* has them. Numbers in the player are computed as a kernel would in "
         f"{problem.dtype}.{reduced}"
     )
 
@@ -239,18 +279,19 @@ def main() -> None:
     )
     left, right = st.columns([5, 1], gap="medium")  # on a phone the player comes first, then the controls
     with right:
-        arguments, race, rows = settings()
+        arguments, race, l2_kib, rows = settings()
     with left:
         moment()  # the names that the player keeps in the address are known before unknown ones are reported
         controls.notices()
-        show(arguments, race, rows)
+        show(arguments, race, l2_kib, rows)
     problem, tiling, order = arguments[0], arguments[1], arguments[2]
     configuration(
         N=problem.Nq, d=problem.d, Br=tiling.Br, Bc=tiling.Bc, H=problem.H, dtype=problem.dtype,
         causal=problem.causal or "off", order=order, input=INPUTS[arguments[3]].title, SMs=arguments[4],
+        GPU=GPUS[arguments[8]].name, L2=format_bytes(l2_kib * KIB) if l2_kib else "none",
     )  # fmt: skip
-    heads = played(*arguments).run.problem.H
-    bill(arguments, heads)
+    with explained_errors():
+        bill(arguments, played(*arguments), l2_kib)
     try_this(tries(order))
 
 

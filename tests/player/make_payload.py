@@ -15,7 +15,8 @@ from fmha.player.scene import prepare
 
 def main() -> None:
     wanted = {"N": 32, "d": 8, "H": 1, "Br": 8, "Bc": 4, "causal": None, "order": "q-outer", "input": "random",
-              "sms": 2, "race": True, "focus": 0, "tile": None, "start": None} | json.loads(sys.argv[1])  # fmt: skip
+              "sms": 2, "race": True, "focus": 0, "tile": None, "start": None,
+              "l2": None} | json.loads(sys.argv[1])  # fmt: skip
     problem = Problem(N=wanted["N"], d=wanted["d"], H=wanted["H"], causal=wanted["causal"])
     tiling = Tiling(wanted["Br"], wanted["Bc"])
     played = prepare(problem, tiling, wanted["order"], wanted["input"], sms=wanted["sms"])
@@ -24,7 +25,7 @@ def main() -> None:
     look = Scene(
         played.gpu, played.sms, wanted["focus"], tile, wanted["race"], start, played.inputs.heads, played.inputs.tokens
     )
-    sys.stdout.buffer.write(build(played.run, played.naive_events, look))
+    sys.stdout.buffer.write(build(played.run, played.naive_events, played.served(wanted["l2"]), look))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ def played(problem: Problem, tiling: Tiling, order: str = "q-outer", sms: int = 
     return prepare(problem, tiling, order, name, sms=sms)
 
 
-def unpacked(now: Played, **look: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    return unpack(build(now.run, now.naive_events, Scene(now.gpu, now.sms, **look)))
+def unpacked(now: Played, l2: float | None = None, **look: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    return unpack(build(now.run, now.naive_events, now.served(l2), Scene(now.gpu, now.sms, **look)))
 
 
 def test_packing_returns_what_was_packed_at_aligned_places() -> None:
@@ -96,6 +96,46 @@ def test_payload_agrees_with_its_run(
     assert not any(np.isnan(a[name]).any() for name in ("xm", "xl", "xa", "xF", "x_rowsum", "x_pv", "x_rowmax"))
 
 
+@pytest.mark.parametrize("order", ["q-outer", "kv-outer"])
+@pytest.mark.parametrize("l2", [0, 4096, None])
+def test_bits_say_who_answered(order: str, l2: int | None) -> None:
+    now = played(Problem(N=48, d=8, H=2), Tiling(8, 8), order)
+    meta, a = unpacked(now, l2, race=True)
+    flash, naive = now.served(l2)
+    assert meta["l2"]["holds"] == (now.gpu.l2_bytes if l2 is None else l2)
+    for prefix, name, events, served in (
+        ("f", "flash", now.run.events, flash),
+        ("n", "naive", now.naive_events, naive),
+    ):
+        bits = np.unpackbits(a[f"{prefix}_hbm"], count=len(events)).astype(bool)
+        np.testing.assert_array_equal(bits, served.from_hbm)
+        nbytes = a[f"{prefix}_meter_nbytes_table"][a[f"{prefix}_meter_nbytes"]]
+        hbm, load = (np.unpackbits(a[f"{prefix}_meter_{kind}"], count=len(nbytes)) for kind in ("hbm", "load"))
+        assert nbytes[hbm == 1].sum() == served.hbm_read == meta["l2"]["read"][name]
+        assert nbytes[load == 1].sum() == served.loaded
+        assert not (hbm & ~load).any()
+
+
+def test_who_answers_takes_less_than_a_byte_an_event() -> None:
+    now = played(Problem(N=512, d=64), Tiling(8, 8))
+    _, a = unpacked(now, race=True)
+    bits = sum(a[name].nbytes for name in a if name.endswith(("_hbm", "_load")))
+    assert bits < (len(now.run.events) + len(now.naive_events)) / 2
+
+
+def test_waves_begin_when_their_first_block_does() -> None:
+    now = played(Problem(N=64, d=8), Tiling(8, 8), sms=3)
+    meta, _ = unpacked(now, race=True)
+    events, tick = now.run.events, meta["tick"]
+    flash, naive = meta["waves"]["flash"], meta["waves"]["naive"]
+    starts = np.sort([events["t0"][events["worker"] == worker].min() for worker in range(8)])
+    np.testing.assert_allclose([t * tick for t, _, _ in flash["begins"]], starts[[0, 3, 6]], atol=tick)
+    assert [(kernel, wave) for _, kernel, wave in naive["begins"]] == [(k, w) for k in range(3) for w in range(3)]
+    assert (flash["count"], flash["last"]) == (3, 2)
+    busy = (events["t1"] - events["t0"]).sum() / (3 * events["t1"].max())
+    assert flash["busy"] == pytest.approx(busy)
+
+
 def test_pictures_mark_masked_cells_and_keep_the_order_of_scores() -> None:
     now = played(Problem(N=24, d=8, causal="bottom-right"), Tiling(8, 8))
     meta, a = unpacked(now)
@@ -134,7 +174,7 @@ def test_a_focused_tile_far_down_the_list_gets_its_numbers() -> None:
 @pytest.mark.parametrize("race", [False, True])
 def test_size(problem: Problem, tiling: Tiling, kib: int, order: str, race: bool) -> None:
     now = played(problem, tiling, order, 16)
-    blob = build(now.run, now.naive_events, Scene(now.gpu, now.sms, race=race))
+    blob = build(now.run, now.naive_events, now.served(), Scene(now.gpu, now.sms, race=race))
     assert len(blob) <= kib * 1024
 
 

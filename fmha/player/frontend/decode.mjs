@@ -21,6 +21,7 @@ export function decode(bytes) {
   // Times are whole ticks, the same for all tables: equal moments stay equal, and no phase loses its length.
   for (const name of Object.keys(a)) if (/_(t0|block_end|meter_t)$/.test(name)) a[name] = Float64Array.from(a[name], (x) => x * meta.tick);
   for (const name of Object.keys(meta.end)) meta.end[name] *= meta.tick;
+  for (const waves of Object.values(meta.waves)) if (waves) waves.begins = waves.begins.map(([t, kernel, wave]) => ({ t: t * meta.tick, kernel, wave }));
   const data = { meta, a };
   data.flash = track(a, "f", meta.sms, meta.end.flash);
   data.naive = a.n_t0 ? track(a, "n", meta.sms, meta.end.naive) : null;
@@ -44,18 +45,32 @@ function track(a, p, sms, end) {
   return {
     t0, count, blocks, first, bySm, blockOf, sm, end,
     blockEnd: a[p + "_block_end"], head: a[p + "_block_h"],
+    fromHbm: bits(a[p + "_hbm"], count), // 1: a load that L2 could not answer
     phase: a[p + "_phase"], i: a[p + "_i"], j: a[p + "_j"],
     noTile: none(a[p + "_j"]), nbytesTable: a[p + "_nbytes_table"], nbytesIndex: a[p + "_nbytes"],
   };
 }
 
-/** Arrival times and the running sum of bytes. */
+/** Arrival times and running sums: all bytes, those that were loaded, and of these the ones from HBM. */
 function meter(a, p) {
-  const t = a[p + "_meter_t"], index = a[p + "_meter_nbytes"], table = a[p + "_meter_nbytes_table"];
-  const sum = new Float64Array(t.length);
-  let total = 0;
-  for (let k = 0; k < t.length; k++) sum[k] = total += table[index[k]];
-  return { t, sum, total };
+  const t = a[p + "_meter_t"], index = a[p + "_meter_nbytes"], table = a[p + "_meter_nbytes_table"], count = t.length;
+  const isLoad = bits(a[p + "_meter_load"], count), isHbm = bits(a[p + "_meter_hbm"], count);
+  const sum = new Float64Array(count), loaded = new Float64Array(count), hbm = new Float64Array(count);
+  let total = 0, loads = 0, misses = 0;
+  for (let k = 0; k < count; k++) {
+    const nbytes = table[index[k]];
+    sum[k] = total += nbytes;
+    loaded[k] = loads += isLoad[k] ? nbytes : 0;
+    hbm[k] = misses += isHbm[k] ? nbytes : 0;
+  }
+  return { t, sum, loaded, hbm, total };
+}
+
+/** Bits as NumPy packs them (the highest of a byte first), one a byte. */
+function bits(packed, count) {
+  const out = new Uint8Array(count);
+  for (let k = 0; k < count; k++) out[k] = (packed[k >> 3] >> (7 - (k & 7))) & 1;
+  return out;
 }
 
 /** Every visit of the flash run: its tile and the events it runs from and to; and when each tile is done. */

@@ -2,8 +2,11 @@
 // Draws a frame (frame.mjs) into a canvas context; keeps nothing but off-screen pictures of what it drew before.
 import { nbytesOf } from "./decode.mjs";
 import { drawFocus, headName } from "./draw_focus.mjs";
+import { drawL2 } from "./draw_l2.mjs";
 import { drawTimeline } from "./draw_timeline.mjs";
+import { drawTravel } from "./draw_travel.mjs";
 import { shelfTile } from "./layout.mjs";
+import { WORD, levelMark, levelWord } from "./levels.mjs";
 import { bytes, hatch, mix, pack, panel, ramp, text } from "./paint.mjs";
 
 /** One picture. `pictures` is the cache; the result does not depend on what is in it. */
@@ -24,26 +27,37 @@ export function draw(g, L, data, frame, theme, pictures, ui) {
 /** Both byte meters on one scale, where each ends, and what that means in words. */
 export function drawMeters(g, L, data, frame, theme) {
   const { meta } = data, { s, meters: r } = L, most = Math.max(meta.total.flash, meta.total.naive);
-  const labelW = L.isNarrow ? 62 : 118 * s, valueW = 84 * s, wordsW = L.isNarrow ? 0 : r.w * 0.33;
+  const labelW = L.isNarrow ? 62 : 118 * s, valueW = L.isNarrow ? 78 : 222 * s, wordsW = L.isNarrow ? 0 : r.w * 0.31;
   const x = r.x + labelW, w = r.w - labelW - valueW - wordsW, h = 15 * s;
   const name = meta.order;
-  text(g, theme, "Requested from beyond the SM", r.x, r.y + 7 * s, { size: 11.5 * s, color: theme.muted });
-  const rows = [["naive", "naive", frame.meters.naive, meta.total.naive], [L.isNarrow ? "flash" : `flash, ${name}`, name, frame.meters.flash, meta.total.flash]];
-  rows.forEach(([label, role, now, total], k) => {
+  const title = "Requested from beyond the SM";
+  text(g, theme, title, r.x, r.y + 7 * s, { size: 11.5 * s, color: theme.muted });
+  if (!L.isNarrow) levelWord(g, theme, "HBM", r.x + g.measureText(title).width + 14 * s, r.y + 7 * s, 11.5 * s, { word: "of these from HBM, where L2 did not hold them" });
+  const { read } = frame.meters;
+  const rows = [["naive", "naive", frame.meters.naive, meta.total.naive, read.naive.hbm], [L.isNarrow ? "flash" : `flash, ${name}`, name, frame.meters.flash, meta.total.flash, read.flash.hbm]];
+  rows.forEach(([label, role, now, total, hbm], k) => {
     const y = r.y + (18 + 20 * k) * s;
     text(g, theme, label, r.x, y + h / 2, { size: 12.5 * s, bold: true });
     panel(g, { x, y, w, h }, { fill: theme.well, radius: 4 });
     panel(g, { x, y, w: (w * now) / most, h }, { fill: theme.colors[role], radius: 4 });
     if (role === "naive") hatch(g, { x, y, w: (w * now) / most, h }, theme.bg, 7);
+    const part = { x, y: y + h * 0.6, w: (w * hbm) / most, h: h * 0.4 };
+    g.fillStyle = theme.bg;
+    if (hbm) g.fillRect(part.x, part.y - 1, part.w + 1, part.h + 1);
+    g.fillStyle = theme.colors.HBM;
+    g.fillRect(part.x, part.y, part.w, part.h);
+    if (hbm) levelMark(g, theme, "HBM", part.x + part.w, part.y + part.h / 2, 8 * s);
     g.fillStyle = theme.text;
     g.fillRect(x + (w * total) / most - 1, y - 2 * s, 2, h + 4 * s);
     text(g, theme, bytes(now), x + w + 8 * s, y + h / 2, { size: 12.5 * s, bold: true, mono: true });
+    if (!L.isNarrow) levelWord(g, theme, "HBM", x + w + 92 * s, y + h / 2, 12 * s, { word: `${bytes(hbm)} from HBM`, color: theme.text });
   });
   const ratio = meta.total.naive / meta.total.flash;
   const words = ratio >= 1.005 ? `flash requests ${ratioText(ratio)} less` : ratio > 0.995 ? "both request the same" : `here flash requests ${ratioText(1 / ratio)} more`;
   const ends = `one clock; in the end naive ${bytes(meta.total.naive)}, flash ${bytes(meta.total.flash)}, floor ${bytes(meta.total.floor)}`;
   if (L.isNarrow) {
     text(g, theme, `${words} in the end`, r.x, r.y + 66, { size: 12, bold: true, max: r.w });
+    levelWord(g, theme, "HBM", r.x, r.y + 83, 11.5, { word: `from HBM: naive ${bytes(read.naive.hbm)}, flash ${bytes(read.flash.hbm)}`, max: r.w - 20, color: theme.text });
   } else {
     text(g, theme, words, r.x + r.w - wordsW + 14 * s, r.y + 25 * s, { size: 17 * s, bold: true, max: wordsW - 14 * s });
     text(g, theme, ends, r.x + r.w - wordsW + 14 * s, r.y + 46 * s, { size: 11.5 * s, color: theme.muted, max: wordsW - 14 * s });
@@ -71,7 +85,7 @@ function drawHbm(g, L, data, frame, theme, pictures) {
   g.drawImage(shelves, r.x, r.y, r.w, r.h);
   outlineInUse(g, L, frame, theme);
   const moving = frame.focus.phase && (frame.focus.phase.load || frame.focus.phase.store) && frame.focus.busy ? frame.focus : null;
-  const words = moving ? `${moving.phase.maths.replace(/([QKVO])i/, `$1${moving.i}`).replace(/([KV])j/, `$1${moving.j}`)}: ${bytes(nbytesOf(data.flash, moving.event))}` : "";
+  const words = moving ? `${moving.phase.maths.replace(/([QKVO])i/, `$1${moving.i}`).replace(/([KV])j/, `$1${moving.j}`)}: ${bytes(nbytesOf(data.flash, moving.event))}${moving.answer ? `, ${WORD[moving.answer]}` : ""}` : "";
   text(g, theme, words, r.x + 10 * s, r.y + r.h - 12 * s, { size: 11 * s, max: r.w - 20 * s });
 }
 
@@ -96,31 +110,6 @@ function outlineInUse(g, L, frame, theme) {
     const slot = frame.focus.resident[name];
     if (slot && slot.tile < L.shelves[name].tiles) panel(g, shelfTile(L, name, slot.tile), { stroke: theme.text, width: 2, radius: 4 });
   }
-}
-
-function drawL2(g, L, data, frame, theme) {
-  const { l2: r, s } = L;
-  panel(g, r, { fill: theme.panel, stroke: theme.colors.L2 });
-  text(g, theme, "L2", r.x + r.w / 2, r.y + 14 * s, { size: 13 * s, bold: true, align: "center" });
-  const inFlight = new Map();
-  for (const sm of frame.sms) {
-    if (!sm.busy || !(sm.phase.load || sm.phase.store)) continue;
-    const name = sm.phase.tensor, key = name + ("KV".includes(name) ? sm.j : sm.i);
-    inFlight.set(key, { name, count: (inFlight.get(key)?.count ?? 0) + 1 });
-  }
-  let k = 0;
-  const step = 30 * s, fit = Math.max(1, Math.floor((r.h - 96 * s) / step));
-  for (const [key, { name, count }] of inFlight) {
-    if (k >= fit) break;
-    const box = { x: r.x + 5 * s, y: r.y + 28 * s + k * step, w: r.w - 10 * s, h: 24 * s };
-    panel(g, box, { fill: mix(theme.panel, theme.colors[name] ?? theme.muted, 0.7), radius: 4 });
-    text(g, theme, count > 1 ? `${key} ×${count}` : key, box.x + box.w / 2, box.y + box.h / 2, { size: 11 * s, align: "center", color: theme.onColor, max: box.w - 2 });
-    k++;
-  }
-  if (inFlight.size > fit) text(g, theme, `+${inFlight.size - fit}`, r.x + r.w / 2, r.y + 34 * s + k * step, { size: 11 * s, align: "center", color: theme.muted });
-  ["passes", "through;", "no cache", "modelled"].forEach((word, n) => {
-    text(g, theme, word, r.x + r.w / 2, r.y + r.h - (50 - 13 * n) * s, { size: 9.5 * s, align: "center", color: theme.muted });
-  });
 }
 
 /** The N x N matrix that is never stored: which tiles are done, current, skipped by the mask. */
@@ -214,7 +203,8 @@ function drawBenches(g, L, data, frame, theme, pictures, ui) {
   L.benches.forEach((r, n) => {
     const sm = frame.sms[n], focused = n === ui.focus;
     const color = sm.busy ? theme.colors[sm.phase.tensor] ?? theme.colors.S : theme.border;
-    panel(g, r, { fill: theme.panel, stroke: focused ? theme.text : sm.busy ? theme.colors.SMEM : theme.border, width: focused ? 2.5 : 1, radius: 6 });
+    const edge = sm.answer ? theme.colors[sm.answer] : sm.busy ? theme.colors.SMEM : theme.border;
+    panel(g, r, { fill: theme.panel, stroke: focused ? theme.text : edge, width: focused ? 2.5 : sm.answer ? 2 : 1, radius: 6 });
     if (sm.event < 0) {
       if (r.w > 46 * s) text(g, theme, `SM ${n}: idle`, r.x + r.w / 2, r.y + r.h / 2, { size: 10.5 * s, align: "center", color: theme.muted, max: r.w - 4 });
       return;
@@ -242,6 +232,11 @@ function drawBenches(g, L, data, frame, theme, pictures, ui) {
         g.fillStyle = theme.colors.m;
         g.fillRect(bx, top + k * bh + 0.5, Math.max(1, (bw * data.a.m8[tile * rows + k]) / 255), Math.max(1, bh - 1.5));
       }
+    }
+    if (sm.answer && bodyH > 12) { // who answers what it is loading
+      const y = top + Math.min(side, bodyH) / 2, size = 10.5 * s;
+      if (small) levelMark(g, theme, sm.answer, r.x + r.w / 2, y, Math.min(12 * s, bodyH * 0.6));
+      else levelWord(g, theme, sm.answer, r.x + inner + 2, y, size, { color: theme.text, bold: true, max: r.w - inner * 2 - size * 1.4 });
     }
     // what it is doing, and how far its row of tiles has come
     g.fillStyle = color;
@@ -274,30 +269,4 @@ function drawCode(g, L, data, frame, theme) {
     if (n === now) panel(g, { x: r.x + 4 * s, y: y - step / 2 + 1, w: r.w - 8 * s, h: step - 2 }, { fill: theme.mark, radius: 4 });
     text(g, theme, line.text, r.x + (10 + 12 * line.indent) * s, y, { size, mono: true, bold: n === now, color: n === now ? theme.text : theme.muted, max: r.w - (14 + 12 * line.indent) * s, fit: true });
   });
-}
-
-/** Tiles on their way: HBM -> L2 -> the SM's slot, and back for stores. */
-function drawTravel(g, L, data, frame, theme) {
-  const { s, l2 } = L, shelves = L.shelves;
-  for (const sm of frame.sms) {
-    if (!sm.busy || !(sm.phase.load || sm.phase.store)) continue;
-    const name = sm.phase.tensor, tile = "KV".includes(name) ? sm.j : sm.i;
-    if (!(name in shelves) || tile < 0 || sm.h !== frame.focus.h) continue;
-    const focused = sm.sm === frame.focus.sm, target = focused ? L.slots[name] : L.benches[sm.sm];
-    if (!target) continue;
-    const from = shelfTile(L, name, tile);
-    const p = sm.phase.store ? 1 - sm.p : sm.p;
-    const end = focused ? target : { x: target.x + target.w / 2 - 4, y: target.y + target.h / 2 - 4, w: 8, h: 8 };
-    const mid = { x: l2.x + 8 * s, y: l2.y + 60 * s + (tile / Math.max(1, shelves[name].tiles)) * (l2.h - 150 * s), w: l2.w - 16 * s, h: focused ? 22 * s : 8 };
-    const box = p < 0.5 ? between(from, mid, p * 2) : between(mid, end, p * 2 - 1);
-    g.globalAlpha = focused ? 0.92 : 0.7;
-    panel(g, box, { fill: theme.colors[name], stroke: focused ? theme.text : undefined, radius: 4 });
-    if (focused && box.h > 12) text(g, theme, name + tile, box.x + box.w / 2, box.y + box.h / 2, { size: 12 * s, bold: true, align: "center", color: theme.onColor });
-    g.globalAlpha = 1;
-  }
-}
-
-function between(a, b, u) {
-  const e = u * u * (3 - 2 * u), lerp = (x, y) => x + (y - x) * e;
-  return { x: lerp(a.x, b.x), y: lerp(a.y, b.y), w: lerp(a.w, b.w), h: lerp(a.h, b.h) };
 }

@@ -1,5 +1,6 @@
 // The SM in focus: what lies in its shared memory, with real numbers, and the formulas with the chosen row's numbers.
 import { previousVisit } from "./frame.mjs";
+import { WORD, levelMark, levelWord } from "./levels.mjs";
 import { blit, bytes, hatch, number, panel, ramp, rgb, text } from "./paint.mjs";
 
 export function drawFocus(g, L, data, frame, theme, pictures, ui) {
@@ -7,7 +8,7 @@ export function drawFocus(g, L, data, frame, theme, pictures, ui) {
   panel(g, r, { fill: theme.panel, stroke: theme.colors.SMEM, width: 2 });
   const smem = meta.smem.reduce((sum, slot) => sum + slot.nbytes, 0), limit = meta.smem_limit;
   const who = f.event < 0 ? `SM ${ui.focus}: nothing to do` : `SM ${ui.focus} · ${headName(meta, f.h, ", ")}Q tile ${f.i}`;
-  const visited = f.j >= 0 && f.busy ? ` · K/V tile ${f.j} of ${meta.Tc}` : f.event >= 0 && !f.busy ? " · finished" : "";
+  const visited = f.j >= 0 && f.busy ? ` · K/V tile ${f.j} of ${meta.Tc}${f.answer ? ` · ${WORD[f.answer]}` : ""}` : f.event >= 0 && !f.busy ? " · finished" : "";
   text(g, theme, who + visited, r.x + 12 * s, r.y + 15 * s, { size: 13.5 * s, bold: true, max: r.w * (L.isNarrow ? 0.6 : 0.64) });
   const room = `SMEM ${bytes(smem)} of ${bytes(limit)}`;
   text(g, theme, room, r.x + r.w - 12 * s, r.y + 15 * s, { size: 11 * s, align: "right", color: smem > limit ? theme.colors.warn : theme.muted, max: r.w * 0.36 });
@@ -36,10 +37,13 @@ function operand(g, r, name, data, f, theme, pictures, s) {
   const { meta, a } = data, slot = f.resident[name], color = theme.colors[name];
   const short = name === "Q" ? "Qi" : `${name}j`, d = meta.problem.d;
   const columns = a[`${name}8`].shape[2], height = name === "Q" ? meta.Br : meta.Bc;
-  caption(g, theme, r, `${short} ${height}×${d}`, color, s);
+  caption(g, theme, slot ? { ...r, w: r.w - 16 * s } : r, `${short} ${height}×${d}`, color, s);
+  if (slot?.answer) levelMark(g, theme, slot.answer, r.x + r.w - 4 * s, r.y - 9 * s, 9 * s); // where it came from
   const box = { ...r, h: Math.min(r.h, Math.max(r.w * 0.9 * (height / columns), 12)) };
-  panel(g, box, { stroke: color, radius: 3, dash: slot && slot.p >= 1 ? undefined : [3, 3] });
-  if (!slot || slot.p < 1) return;
+  const isLoading = slot && slot.p < 1;
+  panel(g, box, { stroke: isLoading ? theme.colors[slot.answer] : color, width: isLoading ? 2 : 1, radius: 3, dash: slot && !isLoading ? undefined : [3, 3] });
+  if (isLoading && box.h > 16 * s) levelWord(g, theme, slot.answer, box.x + 6 * s, box.y + box.h / 2, Math.min(12 * s, box.w * 0.15), { color: theme.text, max: box.w - 24 * s });
+  if (!slot || isLoading) return;
   const count = name === "Q" ? rowsOf(meta, slot.tile) : keysOf(meta, slot.tile);
   const N = a[`${name}8`].shape[1];
   const picture = pictures.pixels(`slot${name}`, `${data.id}|${f.h}|${slot.tile}|${theme.name}`, columns, height, (out) => {

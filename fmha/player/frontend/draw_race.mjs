@@ -1,7 +1,7 @@
 // The race: naive attention's three kernels beside flash, same inputs, same SMs, same clock, both meters ticking.
 import { drawMeters } from "./draw.mjs";
 import { headName } from "./draw_focus.mjs";
-import { lanes, phaseColor, playhead, timeText } from "./draw_timeline.mjs";
+import { lanes, phaseColor, playhead, timeText, waveWords } from "./draw_timeline.mjs";
 import { bytes, hatch, mix, pack, panel, text } from "./paint.mjs";
 
 const KERNELS = ["S = Q Kᵀ · scale", "P = softmax S", "O = P V"];
@@ -9,15 +9,15 @@ const KERNELS = ["S = Q Kᵀ · scale", "P = softmax S", "O = P V"];
 /** Two boxes side by side (or one above the other), each with what lies in HBM and what the SMs do. */
 export function raceLayout(width, height, { meta }) {
   const isNarrow = width < 720, s = isNarrow ? 0.92 : Math.min(1.7, Math.max(0.82, Math.min(width / 1180, height / 560))), gap = 12 * s;
-  const meters = { x: 0, y: 0, w: width, h: isNarrow ? 76 : 56 * s };
-  const timelineH = isNarrow ? 130 : Math.min(height * 0.3, 30 * s + Math.max(70 * s, meta.sms * 9));
+  const meters = { x: 0, y: 0, w: width, h: isNarrow ? 94 : 56 * s };
+  const timelineH = isNarrow ? 158 : Math.min(height * 0.33, 60 * s + Math.max(70 * s, meta.sms * 9));
   const top = meters.h + gap * 0.6, bottom = height - timelineH - gap;
   const boxes = isNarrow
     ? [{ x: 0, y: top, w: width, h: (bottom - top - gap) / 2 }, { x: 0, y: top + (bottom - top + gap) / 2, w: width, h: (bottom - top - gap) / 2 }]
     : [{ x: 0, y: top, w: (width - gap) / 2, h: bottom - top }, { x: (width + gap) / 2, y: top, w: (width - gap) / 2, h: bottom - top }];
   const timeline = { x: 0, y: height - timelineH, w: width, h: timelineH };
   const label = isNarrow ? 40 : 52 * s;
-  const track = { x: label, y: timeline.y + 20 * s, w: width - label - 8 * s, h: timelineH - 24 * s };
+  const track = { x: label, y: timeline.y + 34 * s, w: width - label - 8 * s, h: timelineH - 38 * s };
   return { race: true, s, W: width, H: height, isNarrow, meters, boxes, timeline, track, benches: [], shelves: {}, matrix: { x: 0, y: 0, w: 0, h: 0 } };
 }
 
@@ -112,18 +112,21 @@ function sms(g, r, list, theme, s) {
     const box = { x: r.x + (n % perRow) * w + 1, y: r.y + 14 * s + Math.floor(n / perRow) * h + 1, w: w - 2, h: h - 2 };
     panel(g, box, { fill: sm.busy ? phaseColor(sm.phase, theme) : theme.well, radius: 3 });
     if (!sm.busy) hatch(g, box, theme.border, 6);
+    if (sm.answer === "HBM") panel(g, { ...box, y: box.y + box.h * 0.78, h: box.h * 0.22 }, { fill: theme.colors.HBM, radius: 2 });
     if (sm.busy && w > 44 * s && h > 16 * s) text(g, theme, `${sm.phase.load ? "load " : sm.phase.store ? "store " : ""}${sm.phase.tensor}`, box.x + box.w / 2, box.y + box.h / 2, { size: 10 * s, align: "center", color: theme.onColor, max: box.w - 2 });
   });
 }
 
 function timelines(g, L, data, frame, theme, pictures) {
-  const { s, track, timeline } = L, half = track.h / 2 - 3 * s;
-  const upper = { ...track, h: half }, lower = { ...track, y: track.y + half + 6 * s, h: half };
+  const { s, track, timeline } = L, words = 18 * s, half = (track.h - words) / 2;
+  const upper = { ...track, h: half }, lower = { ...track, y: track.y + half + words, h: half };
   text(g, theme, "SMs × time", timeline.x, timeline.y + 9 * s, { size: 11.5 * s, color: theme.muted });
   text(g, theme, `${timeText(frame.t)} of ${timeText(data.end)}`, track.x + track.w, timeline.y + 9 * s, { size: 11.5 * s, align: "right", mono: true, color: theme.muted });
   lanes(g, upper, data, data.naive, "naive", theme, pictures, { key: data.id, scale: data.end, pixels: L.pixels });
   lanes(g, lower, data, data.flash, "flash", theme, pictures, { key: data.id + "r", scale: data.end, pixels: L.pixels });
+  waveWords(g, upper, upper.y - 9 * s, data, "naive", data.end, theme, s);
+  waveWords(g, lower, lower.y - 9 * s, data, "flash", data.end, theme, s);
   text(g, theme, "naive", track.x - 6 * s, upper.y + half / 2, { size: 11.5 * s, align: "right", bold: true, color: theme.colors.naive });
   text(g, theme, "flash", track.x - 6 * s, lower.y + half / 2, { size: 11.5 * s, align: "right", bold: true, color: theme.colors[data.meta.order] });
-  playhead(g, track, timeline.y + 14 * s, data, frame.t, theme);
+  playhead(g, track, timeline.y + 28 * s, data, frame.t, theme);
 }

@@ -17,6 +17,17 @@ export function bytesAt(meter, t) {
   return k ? meter.sum[k - 1] : 0;
 }
 
+/** Of these, the bytes that were loaded, and the ones that came from HBM: {loaded, hbm}. */
+export function readAt(meter, t) {
+  const k = countUntil(meter.t, t);
+  return k ? { loaded: meter.loaded[k - 1], hbm: meter.hbm[k - 1] } : { loaded: 0, hbm: 0 };
+}
+
+/** Who answers event e: "HBM" or "L2" for a load, null otherwise. */
+export function answerOf(data, track, e) {
+  return !data.meta.phases[track.phase[e]].load ? null : track.fromHbm[e] ? "HBM" : "L2";
+}
+
 /** The event that SM `sm` executes at time t, or -1; `before` is the last one that it has finished (or -1). */
 export function eventAt(track, sm, t) {
   const blocks = track.bySm[sm] ?? [];
@@ -43,15 +54,15 @@ function progress(track, e, t) {
   return t1 > t0 ? Math.min(1, Math.max(0, (t - t0) / (t1 - t0))) : 1;
 }
 
-/** What one SM is doing: {sm, block, h, event, phase, i, j, p, busy}. j is -1 where there is no K/V tile. */
+/** What one SM is doing: {sm, block, h, event, phase, answer, i, j, p, busy}. j is -1 where there is no K/V tile. */
 function smAt(data, track, sm, t) {
   const { event, before, block } = eventAt(track, sm, t);
   const busy = event >= 0, e = busy ? event : before;
-  if (e < 0) return { sm, block: -1, busy: false, event: -1, phase: null, i: -1, j: -1, p: 0, h: 0 };
+  if (e < 0) return { sm, block: -1, busy: false, event: -1, phase: null, answer: null, i: -1, j: -1, p: 0, h: 0 };
   const j = track.j[e], i = track.i[e];
   return {
     sm, block, busy, event: e, phase: data.meta.phases[track.phase[e]], p: busy ? progress(track, e, t) : 1,
-    i: i === track.noTile ? -1 : i, j: j === track.noTile ? -1 : j, h: track.head[block],
+    answer: busy ? answerOf(data, track, e) : null, i: i === track.noTile ? -1 : i, j: j === track.noTile ? -1 : j, h: track.head[block],
   };
 }
 
@@ -83,13 +94,14 @@ export function previousVisit({ meta, visits }, { h, i, j }) {
   return -1;
 }
 
-/** Which tiles lie in the worker's shared memory: slot -> {tile, p} with p < 1 while it is being loaded. */
-function residentAt({ flash, meta }, now) {
+/** Which tiles lie in the worker's shared memory: slot -> {tile, p, answer} with p < 1 while it is being loaded. */
+function residentAt(data, now) {
+  const { flash, meta } = data;
   const slots = {}, from = flash.first[now.block];
   for (let e = now.event; e >= from; e--) {
     const phase = meta.phases[flash.phase[e]], p = e === now.event ? now.p : 1;
     if (phase.load && "QKV".includes(phase.tensor)) {
-      slots[phase.tensor] ??= { tile: phase.tensor === "Q" ? flash.i[e] : flash.j[e], p };
+      slots[phase.tensor] ??= { tile: phase.tensor === "Q" ? flash.i[e] : flash.j[e], p, answer: answerOf(data, flash, e) };
     } else if (phase.code === "S") {
       slots.S ??= { tile: flash.j[e], i: flash.i[e], p };
     }
@@ -145,7 +157,8 @@ function stores(data, code) {
 }
 
 function metersAt(data, t) {
-  return { flash: bytesAt(data.flashMeter, t), naive: bytesAt(data.naiveMeter, t) };
+  const { flashMeter: flash, naiveMeter: naive } = data;
+  return { flash: bytesAt(flash, t), naive: bytesAt(naive, t), read: { flash: readAt(flash, t), naive: readAt(naive, t) } };
 }
 
 function countUntilBy(order, key, t) {

@@ -4,8 +4,8 @@ const rect = (x, y, w, h) => ({ x, y, w: Math.max(0, w), h: Math.max(0, h) });
 
 /** Height the canvas wants at a given width. */
 export function wantedHeight(width, sms, race) {
-  if (width < 720) return race ? 760 : 1010;
-  return Math.round(Math.min(900, Math.max(560, width * (race ? 0.5 : 0.55))) + Math.max(0, rowsShown(sms) - 16));
+  if (width < 720) return race ? 792 : 1042;
+  return Math.round(Math.min(900, Math.max(574, width * (race ? 0.51 : 0.56))) + Math.max(0, rowsShown(sms) - 16));
 }
 
 function rowsShown(sms) {
@@ -20,9 +20,9 @@ export function layout(width, height, { meta }) {
 function wide(W, H, meta) {
   const s = Math.min(1.8, Math.max(0.85, Math.min(W / 1130, H / 600))), gap = 12 * s;
   const meters = rect(2, 0, W - 4, 56 * s);
-  const rows = rowsShown(meta.sms), timelineH = Math.min(H * 0.26, 26 * s + Math.max(44 * s, rows * Math.max(3, 5.2 * s)));
+  const rows = rowsShown(meta.sms), timelineH = Math.min(H * 0.28, 40 * s + Math.max(44 * s, rows * Math.max(3, 5.2 * s)));
   const top = meters.h + gap * 0.6, bottom = H - timelineH - gap;
-  const hbm = rect(1, top, W * 0.17, bottom - top), l2 = rect(hbm.w + gap, top, 54 * s, bottom - top);
+  const hbm = rect(1, top, W * 0.17, bottom - top), l2 = rect(hbm.w + gap, top, 62 * s, bottom - top);
   const smX = l2.x + l2.w + gap, rightW = W * 0.25, smW = W - smX - rightW - gap;
   const grid = benchGrid(meta.sms, smW, s), focusH = bottom - top - (grid.h ? grid.h + gap * 0.7 : 0);
   const focus = rect(smX, top, smW, focusH), right = smX + smW + gap;
@@ -38,11 +38,11 @@ function wide(W, H, meta) {
 
 function narrow(W, H, meta) {
   const s = 0.92, gap = 8;
-  const meters = rect(0, 0, W, 76), hbm = rect(0, 84, W * 0.44, 250), l2 = rect(W * 0.44 + 6, 84, 44, 250);
-  const ghost = rect(W * 0.44 + 58, 84, W * 0.56 - 58, 250);
-  const grid = benchGrid(meta.sms, W, s), timelineH = 108;
-  const code = rect(0, 342, W, 30), benchY = H - timelineH - gap - grid.h;
-  const focus = rect(0, 380, W, benchY - gap - 380);
+  const meters = rect(0, 0, W, 94), hbm = rect(0, 102, W * 0.42, 250), l2 = rect(W * 0.42 + 6, 102, 52, 250);
+  const ghost = rect(W * 0.42 + 66, 102, W * 0.58 - 66, 250);
+  const grid = benchGrid(meta.sms, W, s), timelineH = 122;
+  const code = rect(0, 360, W, 30), benchY = H - timelineH - gap - grid.h;
+  const focus = rect(0, 398, W, benchY - gap - 398);
   return finish({
     s, W, H, isNarrow: true, meters, hbm, l2, focus, ghost, code,
     benches: benches(meta.sms, rect(0, benchY, W, grid.h), grid), timeline: rect(0, H - timelineH, W, timelineH),
@@ -80,7 +80,7 @@ function finish(L, meta) {
   const token = available / Math.max(meta.problem.Nq, meta.problem.Nk);
   const w = token * meta.problem.Nk, h = token * meta.problem.Nq;
   L.matrix = { x: ghost.x + g, y: ghost.y + 28 * s, w, h, cw: w / meta.Tc, ch: h / meta.Tr };
-  const label = L.isNarrow ? 34 : 48 * s, axis = 20 * s;
+  const label = L.isNarrow ? 34 : 48 * s, axis = 34 * s; // a line for the legend, one for the waves
   L.track = rect(timeline.x + label, timeline.y + axis, timeline.w - label - 8 * s, timeline.h - axis - 4 * s);
   L.slots = slots(focus, s, meta, L.isNarrow);
   return L;

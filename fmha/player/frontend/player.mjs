@@ -4,8 +4,9 @@ import { decode, header } from "./decode.mjs";
 import { draw } from "./draw.mjs";
 import { drawRace, raceLayout } from "./draw_race.mjs";
 import { formulaLines } from "./draw_focus.mjs";
-import { bytesAt, focusAt, frameAt, raceAt, visitEvent } from "./frame.mjs";
+import { bytesAt, focusAt, frameAt, raceAt, readAt, visitEvent } from "./frame.mjs";
 import { hit, layout, wantedHeight } from "./layout.mjs";
+import { WORD } from "./levels.mjs";
 import { Pictures, bytes } from "./paint.mjs";
 import { readTheme } from "./theme.mjs";
 
@@ -148,8 +149,8 @@ class Player {
   /** The step in words, for screen readers. */
   describe() {
     const { data, state } = this.controller, f = focusAt(data, state.focus, state.t);
-    const place = f.event < 0 ? `SM ${state.focus} is idle` : `SM ${state.focus}, Q tile ${f.i}${f.j >= 0 ? `, K/V tile ${f.j} of ${data.meta.Tc}` : ""}: ${f.phase.maths}`;
-    const moved = `requested so far: flash ${bytes(bytesAt(data.flashMeter, state.t))}, naive ${bytes(bytesAt(data.naiveMeter, state.t))}`;
+    const place = f.event < 0 ? `SM ${state.focus} is idle` : `SM ${state.focus}, Q tile ${f.i}${f.j >= 0 ? `, K/V tile ${f.j} of ${data.meta.Tc}` : ""}: ${f.phase.maths}${f.answer ? `, ${WORD[f.answer]}` : ""}`;
+    const moved = `requested so far: flash ${bytes(bytesAt(data.flashMeter, state.t))}, naive ${bytes(bytesAt(data.naiveMeter, state.t))}; of these from HBM: flash ${bytes(readAt(data.flashMeter, state.t).hbm)}, naive ${bytes(readAt(data.naiveMeter, state.t).hbm)}`;
     const formulas = formulaLines(data, f, state).map((line) => line.text).join("; ");
     this.root.querySelector("[aria-live]").textContent = `${place}. ${formulas ? formulas + ". " : ""}${moved}.`;
     this.root.querySelector(".scrub").setAttribute("aria-valuetext", place);
