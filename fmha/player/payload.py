@@ -164,7 +164,7 @@ def _track(
     new_block[1:] = (events["worker"][1:] != events["worker"][:-1]) | (events["kernel"][1:] != events["kernel"][:-1])
     first = np.flatnonzero(new_block)
     last = np.append(first[1:], len(events)) - 1
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "t0": clock(events["t0"]),
         "phase": events["phase"],
         "hbm": np.packbits(from_hbm),
@@ -206,7 +206,8 @@ def _meter(
         "t": clock(events["t1"][row]),
         "load": np.packbits(is_load[events["phase"][row]]),
         "hbm": np.packbits(from_hbm[row]),
-    } | _coded("nbytes", events["nbytes"][row])
+    }
+    columns |= _coded("nbytes", events["nbytes"][row])
     return {f"{prefix}_meter_{name}": column for name, column in columns.items()}
 
 

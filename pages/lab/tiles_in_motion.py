@@ -63,7 +63,7 @@ def tries(order: str) -> list[str]:
         "With one head, N = 128 and Br = 8, set **SMs** to 4: the 16 workers run in four waves. Do the requested bytes "
         "change?",
         "Drag **L2 holds** down, with one SM and then with 16. K and V of this head take `2 N d` numbers: where do "
-        "hits turn into loads from HBM, and why do 16 SMs side by side still hit when L2 holds hardly more than a tile?",
+        "hits turn into loads from HBM? Why do 16 SMs side by side still hit when L2 holds little more than a tile?",
         "Switch on the **causal mask**: the hatched tiles are never loaded. Which worker has the least to do?",
     ]
 

@@ -236,7 +236,11 @@ function drawBenches(g, L, data, frame, theme, pictures, ui) {
     if (sm.answer && bodyH > 12) { // who answers what it is loading
       const y = top + Math.min(side, bodyH) / 2, size = 10.5 * s;
       if (small) levelMark(g, theme, sm.answer, r.x + r.w / 2, y, Math.min(12 * s, bodyH * 0.6));
-      else levelWord(g, theme, sm.answer, r.x + inner + 2, y, size, { color: theme.text, bold: true, max: r.w - inner * 2 - size * 1.4 });
+      else {
+        const w = Math.min(r.w - inner * 2, size * (sm.answer === "L2" ? 5 : 6.6));
+        panel(g, { x: r.x + inner, y: y - size * 0.8, w, h: size * 1.6 }, { fill: theme.panel, radius: 4 });
+        levelWord(g, theme, sm.answer, r.x + inner + 2, y, size, { color: theme.text, bold: true, max: w - size * 1.4, fit: true });
+      }
     }
     // what it is doing, and how far its row of tiles has come
     g.fillStyle = color;

@@ -124,9 +124,9 @@ function timelines(g, L, data, frame, theme, pictures) {
   text(g, theme, `${timeText(frame.t)} of ${timeText(data.end)}`, track.x + track.w, timeline.y + 9 * s, { size: 11.5 * s, align: "right", mono: true, color: theme.muted });
   lanes(g, upper, data, data.naive, "naive", theme, pictures, { key: data.id, scale: data.end, pixels: L.pixels });
   lanes(g, lower, data, data.flash, "flash", theme, pictures, { key: data.id + "r", scale: data.end, pixels: L.pixels });
-  waveWords(g, upper, upper.y - 9 * s, data, "naive", data.end, theme, s);
-  waveWords(g, lower, lower.y - 9 * s, data, "flash", data.end, theme, s);
   text(g, theme, "naive", track.x - 6 * s, upper.y + half / 2, { size: 11.5 * s, align: "right", bold: true, color: theme.colors.naive });
   text(g, theme, "flash", track.x - 6 * s, lower.y + half / 2, { size: 11.5 * s, align: "right", bold: true, color: theme.colors[data.meta.order] });
   playhead(g, track, timeline.y + 28 * s, data, frame.t, theme);
+  waveWords(g, upper, upper.y - 9 * s, data, "naive", data.end, theme, s);
+  waveWords(g, lower, lower.y - 9 * s, data, "flash", data.end, theme, s);
 }

@@ -1,8 +1,8 @@
 // SMs x time: who did what when. Painted once per run and width; the playhead and the veil over the future move.
 import { endOf } from "./decode.mjs";
-import { hatch, pack, panel, text } from "./paint.mjs";
+import { hatch, mix, pack, panel, text } from "./paint.mjs";
 
-const ROWS = 4; // rows of pixels that a lane is painted with; the lowest one says what came from HBM
+const ROWS = 3; // rows of pixels that a lane is painted with; the lowest one says what came from HBM
 
 /**
  * Draw the lanes of one track into rectangle r. `scale` is the time at the right edge.
@@ -21,11 +21,16 @@ export function lanes(g, r, data, track, name, theme, pictures, { key, scale, pi
   g.drawImage(picture, r.x, r.y, r.w, r.h);
 }
 
-/** Events as coloured stretches; a dark edge below those that came from HBM. */
+/** The colour of that edge: HBM's, nearer to the text's so that it stands out against every tensor's colour. */
+function hbmEdge(theme) {
+  return mix(theme.colors.HBM, theme.text, 0.6);
+}
+
+/** Events as coloured stretches; a strong edge below those that came from HBM. */
 function paintLanes(g, r, data, track, name, theme, pictures, { key, scale, w }) {
   const { sms } = data.meta;
   const picture = pictures.pixels(`lanes-${name}`, `${key}|${w}|${theme.name}`, w, sms * ROWS, (out) => {
-    const colors = data.meta.phases.map((phase) => pack(phaseColor(phase, theme))), edge = pack(theme.text), hbm = pack(theme.colors.HBM), k = w / scale;
+    const colors = data.meta.phases.map((phase) => pack(phaseColor(phase, theme))), edge = pack(theme.text), hbm = pack(hbmEdge(theme)), k = w / scale;
     const fill = (sm, row, color, from, to) => out.fill(color, (sm * ROWS + row) * w + from, (sm * ROWS + row) * w + to);
     for (let sm = 0; sm < sms; sm++) for (const b of track.bySm[sm]) {
       const stop = b + 1 < track.blocks ? track.first[b + 1] : track.count;
@@ -178,7 +183,7 @@ function legend(g, L, theme) {
     text(g, theme, word, x + 14 * s, y, { size: 10.5 * s, color: theme.muted });
     x += 26 * s + g.measureText(word).width;
   }
-  g.fillStyle = theme.colors.HBM;
+  g.fillStyle = hbmEdge(theme);
   g.fillRect(x, y + 2 * s, 14 * s, 3 * s);
   text(g, theme, "edge below: from HBM", x + 18 * s, y, { size: 10.5 * s, color: theme.muted });
   x += 26 * s + g.measureText("edge below: from HBM").width;
