@@ -30,6 +30,7 @@ _STORE = np.array([phase.is_store for phase in PHASES])
 _OF_KV_HEAD = np.array([name in ("K", "V") for name in TENSORS])
 _HAS_I = np.array([name not in ("K", "V") for name in TENSORS])
 _HAS_J = np.array([name in ("K", "V", "S", "P") for name in TENSORS])
+_TOGETHER = 1e-9  # of the whole run
 
 Ints = NDArray[np.int64]
 
@@ -86,7 +87,7 @@ def uses(events: NDArray[np.void], problem: Problem) -> Uses:
     Query heads that share a K/V head use the same tiles of K and V.
     """
     moves = np.flatnonzero((_LOAD | _STORE)[events["phase"]] & (events["nbytes"] > 0))
-    row = moves[np.argsort(events["t0"][moves], kind="stable")]
+    row = moves[_in_order(events["t0"][moves])]
     what = events[row]
     tile = _tiles(what, problem)
     nbytes = what["nbytes"].astype(np.int64)
@@ -114,6 +115,19 @@ def serve(used: Uses, l2_bytes: float) -> Served:
         float(l2_bytes), from_hbm, int(used.nbytes[used.is_load].sum()), int(used.nbytes[missed & used.is_load].sum()),
         int(used.nbytes[~used.is_load].sum()), written, left,
     )  # fmt: skip
+
+
+def _in_order(start: NDArray[np.float64]) -> Ints:
+    """Rows by start time; those that start together by their number: [U].
+
+    Together is what differs by rounding only: blocks of one wave would otherwise take turns by chance.
+    """
+    order = np.argsort(start, kind="stable")
+    if not len(order):
+        return order
+    moment = start[order]
+    later = np.diff(moment, prepend=moment[0]) > _TOGETHER * (moment[-1] - moment[0])
+    return order[np.lexsort((order, np.cumsum(later)))]
 
 
 def _tiles(what: NDArray[np.void], problem: Problem) -> Ints:
