@@ -262,3 +262,27 @@ def test_it_follows_the_theme_without_a_new_mount(visitor: Opener, scheme: str) 
     )
     assert player.page.evaluate("window.__fmhaMark === window.__fmhaPlayer")
     player.visit.check()
+
+
+def test_a_smaller_l2_turns_hits_into_loads_from_hbm(visitor: Opener) -> None:
+    player = Player(visitor, "sms=1&N=64")
+    read = "(() => { const m = window.__fmhaPlayer.controller.data.flashMeter; return m.hbm[m.hbm.length - 1]; })()"
+    player.press("End")
+    t, before = player.state()["t"], player.page.evaluate(read)
+    slider = player.page.get_by_role("slider", name="L2 holds")
+    slider.focus()
+    slider.press("Home")
+    player.page.wait_for_function("window.__fmhaPlayer.controller.data.meta.l2.holds === 0", timeout=20_000)
+    assert player.page.evaluate(read) > before
+    assert player.state()["t"] == t  # the place is kept
+    player.page.wait_for_function("new URLSearchParams(location.search).get('l2kib') === '0'", timeout=20_000)
+    player.press("Home", "ArrowRight", "ArrowRight")
+    player.wait_moment("(from HBM)")
+    player.visit.check()
+
+
+def test_a_link_opens_with_its_l2_and_says_who_answers(visitor: Opener) -> None:
+    player = Player(visitor, "sms=4&N=64&l2kib=4&event=50")
+    assert player.page.evaluate("window.__fmhaPlayer.controller.data.meta.l2.holds") == 4096
+    player.page.get_by_text("Who answers the loads").wait_for()
+    player.visit.check()
