@@ -12,6 +12,7 @@ from typing import Literal
 from fmha.bank_kernels import smem_use
 from fmha.cache_kv_outer import kv_outer_levels
 from fmha.caches import q_outer_levels
+from fmha.edge import dram_doubt
 from fmha.errors import LimitError
 from fmha.forecast import MOST_VISITS, forecast
 from fmha.hardware import KIB, Gpu
@@ -37,7 +38,7 @@ def order_bytes(
     write_lse: bool = False,
     most: int = MOST_VISITS,
 ) -> float | None:
-    """Bytes of one forward pass at a level, read and written; None where nothing here can say it.
+    """Bytes of one forward pass at a level, read and written; None where nothing here can say it (`fmha.edge`).
 
     Args:
         problem: other levels than "requested" are those of the same problem in fp32.
@@ -57,6 +58,8 @@ def order_bytes(
         if number is None or KERNELS[number].complaint(p, tiling, gpu) is not None:
             return None
         return float(WAVEFRONT * smem_use(KERNELS[number], p, tiling, gpu).wavefronts)
+    if level == "DRAM" and order == "q-outer" and dram_doubt(p, tiling, gpu):
+        return None
     levels = _levels(order, p, tiling, gpu, most)
     return levels.l2 if level == "L2" else levels.dram
 

@@ -32,7 +32,10 @@ WAVEFRONT = 128  # bytes that shared memory delivers at most in one wavefront
 
 
 class Level(NamedTuple):
-    """One level: bytes, or None where they were not read. role: its colour; source: where the number is from."""
+    """One level: bytes, or None where they were not read or cannot be predicted.
+
+    role: its colour; source: where the number is from.
+    """
 
     name: str
     nbytes: float | None
@@ -90,12 +93,20 @@ def byte_levels(rows: Sequence[Level]) -> go.Figure:
                 "pattern": theme.hatch("/" if level.predicted else ""),
             },
             hovertemplate=f"{level.name}: %{{customdata}}<br>{level.source}<extra></extra>",
-            customdata=[f"{level.nbytes:,.0f} bytes" if level.nbytes is not None else "not read"],
+            customdata=[
+                f"{level.nbytes:,.0f} bytes"
+                if level.nbytes is not None
+                else "not predicted"
+                if level.predicted
+                else "not read"
+            ],
         )
         fig.add_annotation(
             x=math.log10(level.nbytes) if level.nbytes else low,
             y=level.name,
-            text=f" {format_bytes(level.nbytes)}" if there and level.nbytes is not None else " not read",
+            text=f" {format_bytes(level.nbytes)}"
+            if there and level.nbytes is not None
+            else (" not predicted" if level.predicted else " not read"),
             showarrow=False,
             xanchor="left",
         )

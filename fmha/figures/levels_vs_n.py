@@ -32,7 +32,8 @@ def levels_vs_n(
     """Bytes of one forward pass by level, logarithmic both ways.
 
     Args:
-        predicted: level ("SMEM", "requested", "L2", "DRAM", "compulsory") -> bytes at each length.
+        predicted: level ("SMEM", "requested", "L2", "DRAM", "compulsory") -> bytes at each length, or at
+            the first ones.
         counted: level -> (N, bytes) as the hardware counted them; drawn as points in the level's colour.
         chosen: the N of the controls, marked by a line.
     """
@@ -42,7 +43,7 @@ def levels_vs_n(
         name, role, dash = LEVELS[level]
         everything += [v for v in values if v > 0]
         fig.add_scatter(
-            x=list(lengths), y=[v if v > 0 else None for v in values], name=name, mode="lines",
+            x=list(lengths)[: len(values)], y=[v if v > 0 else None for v in values], name=name, mode="lines",
             line={"color": theme.color(role), "width": 4, "dash": dash},
             customdata=[format_bytes(v) for v in values],
             hovertemplate="N = %{x:,}: %{customdata}<extra>" + name + ", predicted</extra>",

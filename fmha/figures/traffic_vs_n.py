@@ -24,7 +24,7 @@ def traffic_vs_n(
     """Bytes of one forward pass by loop order, logarithmic both ways, with yardsticks.
 
     Args:
-        moved: order -> bytes at each length. compulsory: Q, K, V read and O written once.
+        moved: order -> bytes at each length, or at the first ones. compulsory: Q, K, V read and O written once.
         theorem2: N^2 d^2 / M in bytes, a growth law without a constant; None: left out.
         chosen: the N of the controls, marked by a line.
         level: whose bytes these are; the title, the axis and the legend say it.
@@ -32,7 +32,7 @@ def traffic_vs_n(
     fig = Sketch("Requested bytes" if level == "requested" else f"Bytes at {level}", height)
     for order, values in moved.items():
         fig.add_scatter(
-            x=list(lengths),
+            x=list(lengths)[: len(values)],
             y=list(values),
             name=f"{ORDER_NAMES[order]}: {level}",
             mode="lines+markers",

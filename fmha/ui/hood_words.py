@@ -25,10 +25,10 @@ LEVEL_NAMES = {
 }
 
 
-def rows(said: Forecast, wavefronts: int, problem: Problem, entry: Entry | None) -> list[Level]:
+def rows(said: Forecast, wavefronts: int, problem: Problem, entry: Entry | None, doubt: str = "") -> list[Level]:
     """From the SM outwards, predicted beside measured; without an entry only what is predicted.
 
-    wavefronts: predicted, of shared memory.
+    wavefronts: predicted, of shared memory. doubt: why DRAM bytes are not predicted (`fmha.edge`), or "".
     """
     counted = dict(measured(entry)) if entry is not None else {}
     if entry is not None and "smem" in counted:
@@ -42,8 +42,8 @@ def rows(said: Forecast, wavefronts: int, problem: Problem, entry: Entry | None)
         ("smem", "shared memory, at most", float(WAVEFRONT * wavefronts), "SMEM", WAVEFRONTS),
         ("requested", "requested", levels.requested, "REG", f"{LOADS} + {STORES}"),
         ("l2", "asked of L2", levels.l2, "L2", L2_SECTORS),
-        ("dram read", "DRAM read", said.dram_read, "HBM", DRAM_READ),
-        ("dram written", "DRAM written", said.dram_written, "HBM", DRAM_WRITE),
+        ("dram read", "DRAM read", None if doubt else said.dram_read, "HBM", DRAM_READ),
+        ("dram written", "DRAM written", None if doubt else said.dram_written, "HBM", DRAM_WRITE),
     )
     out = []
     for key, name, value, role, metric in predicted:
@@ -54,16 +54,21 @@ def rows(said: Forecast, wavefronts: int, problem: Problem, entry: Entry | None)
     return [*out, Level("compulsory", floor, "HBM", "Q, K, V read once, O written once", predicted=True)]
 
 
-def headline(said: Forecast) -> str:
+def headline(said: Forecast, doubt: str = "") -> str:
     """The levels in one sentence."""
     levels = said.levels
+    if doubt:
+        return (
+            f"Blocks request {format_bytes(levels.requested)}; {format_bytes(levels.l2)} of it reaches L2. What the "
+            "memory chips move cannot be predicted here."
+        )
     return (
         f"Blocks request {format_bytes(levels.requested)}; {format_bytes(levels.l2)} of it reaches L2, and "
         f"{format_bytes(levels.dram)} is moved by the memory chips: {percent(levels.dram / levels.requested)}."
     )
 
 
-def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool) -> list[str]:
+def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool, doubt: str = "") -> list[str]:
     """From the paper's count down to what Nsight Compute shows for DRAM, one step a line."""
     levels, p = said.levels, problem
     part = levels.all
@@ -82,6 +87,8 @@ def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool) 
         )
     else:
         lines.append("**Nearly all loads go on to L2:** no block near by asks for the same tile at the same time.")
+    if doubt:
+        return [*lines, f"**{doubt.split(': ')[0]}:** {': '.join(doubt.split(': ')[1:])}"]
     head = 2 * p.Nk * p.d * p.itemsize
     matrix = p.B * p.H * p.Nq * p.Nk * p.itemsize
     what, size = ("S", matrix) if naive else ("K and V of a head", head)

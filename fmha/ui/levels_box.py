@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import streamlit as st
 
+from fmha.edge import dram_doubt
 from fmha.errors import FmhaError
 from fmha.figures.axes import ORDER_NAMES
 from fmha.figures.levels_vs_n import levels_vs_n
@@ -38,9 +41,10 @@ LEVEL_WORDS = {
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def level_curves(problem: Problem, tiling: Tiling, gpu: Gpu, level: Level) -> dict[str, list[float]]:
-    """Bytes at a level at every length of the shorter curves, for each order that has a number everywhere."""
+    """Bytes at a level at the lengths of the shorter curves, up to the first that has no number, for each order."""
     found = {order: [order_bytes(order, problem.replace(N=n), tiling, gpu, level) for n in LENGTHS] for order in ORDERS}
-    return {order: known for order, values in found.items() if len(known := [v for v in values if v]) == len(LENGTHS)}
+    known = {order: list(takewhile(bool, values)) for order, values in found.items()}
+    return {order: [v for v in values if v] for order, values in known.items() if values}
 
 
 def below_requests(problem: Problem, tiling: Tiling, gpu: Gpu, level: str) -> None:
@@ -71,6 +75,9 @@ def below_requests(problem: Problem, tiling: Tiling, gpu: Gpu, level: str) -> No
             "Kernel 02 cannot have these tiles; q-outer is predicted as if a block had fewer threads and shared memory "
             "alone decided how many blocks an SM holds."
         )
+    doubt = next((text for n in LENGTHS if (text := dram_doubt(p.replace(N=n), tiling, gpu))), "")
+    if doubt and level in ("DRAM", ALL):
+        lines.append(f"The DRAM curve of q-outer ends early. {plain(doubt)}")
     if level == "SMEM":
         lines.append("kv-outer has no kernel in this app, so nothing is known of its shared memory.")
     st.markdown(" ".join(lines) + " How far the model is off stands on the page *Under the hood of HBM*.")
@@ -85,15 +92,20 @@ def _chart(p: Problem, tiling: Tiling, gpu: Gpu, level: str) -> None:
         charts.show(
             levels_vs_n(LENGTHS, shown, counted(p, tiling, gpu), p.Nq), key="bytes",
             alt=f"Bytes of flash, q-outer, on the {gpu.name} at N = {LENGTHS[-1]:,}: "
-            + ", ".join(f"{name} {format_bytes(values[-1])}" for name, values in shown.items()) + ".",
+            + ", ".join(_last(name, values) for name, values in shown.items()) + ".",
         )  # fmt: skip
         return
     found = level_curves(p, tiling, gpu, next(lv for lv in LEVELS if lv == level))
     charts.show(
         traffic_vs_n(LENGTHS, found, floor, None, p.Nq, level=level), key="bytes",
         alt=f"Bytes at {level} on the {gpu.name} at N = {LENGTHS[-1]:,}: "
-        + ", ".join(f"{ORDER_NAMES[o]} {format_bytes(v[-1])}" for o, v in found.items()) + ".",
+        + ", ".join(_last(ORDER_NAMES[o], v) for o, v in found.items()) + ".",
     )  # fmt: skip
+
+
+def _last(name: str, values: list[float]) -> str:
+    """The value at the longest length, in words."""
+    return f"{name} {format_bytes(values[-1]) if len(values) == len(LENGTHS) else 'not predicted'}"
 
 
 def counted(problem: Problem, tiling: Tiling, gpu: Gpu) -> dict[str, list[tuple[int, float]]]:

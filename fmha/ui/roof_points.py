@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from fmha.edge import dram_doubt
 from fmha.errors import FmhaError, LimitError
 from fmha.figures.roof_chart import Mark
 from fmha.forecast import forecast
@@ -32,7 +33,7 @@ class Shown:
 
     name, short: for people, with and without what it is. found: where a measured one was recorded; None: predicted.
     lacking: why a prediction has no bytes of a kernel, a sentence: then its bytes are those that blocks request, at
-    every level; None when the cache model and the banks give them.
+    every level; None when the cache model and the banks give them. doubt: why it has no DRAM bytes, a sentence, or "".
     """
 
     name: str
@@ -40,6 +41,7 @@ class Shown:
     bound: Bound
     found: Found | None = None
     lacking: str | None = None
+    doubt: str = ""
 
     @property
     def measured(self) -> bool:
@@ -76,6 +78,7 @@ class Shown:
         text += ". " + self._measured() if self.measured else "."
         if self.two_level:
             text += " Two-level model: caches can lift it."
+        text += f" {self.doubt}" if self.doubt else ""
         return text + (f" Only requested bytes are known: {self.lacking}" if self.lacking else "")
 
     def _measured(self) -> str:
@@ -97,13 +100,16 @@ def predictions(
     """
     kernels = {k.order: k for k in KERNELS.values() if k.number in _MODELLED and k.order in orders}
     why: dict[str, str] = {}
+    doubts: dict[str, str] = {}
     better: dict[str, dict[str, float]] = {}
     for order in orders:
         try:
             if order not in kernels:
                 raise LimitError("no kernel of this app has this loop order.")
-            levels = forecast(kernels[order], problem, tiling, gpu, most=most).levels
-            better[order] = {"L2": levels.l2, "HBM": levels.dram}
+            said = forecast(kernels[order], problem, tiling, gpu, most=most)
+            better[order] = {"L2": said.levels.l2, "HBM": said.levels.dram}
+            if order == "q-outer":
+                doubts[order] = dram_doubt(problem, tiling, gpu, blocks_per_sm=said.functions[0].held.blocks)
         except FmhaError as error:
             why[order] = plain(str(error))
     shown = {}
@@ -112,8 +118,11 @@ def predictions(
             continue
         if p.name in why:  # no kernel runs this, so there are no accesses of one to count
             p = dataclasses.replace(p, nbytes={level: n for level, n in p.nbytes.items() if level != "SMEM"})
+        doubt = doubts.get(p.name, "")
+        if doubt:
+            p = dataclasses.replace(p, nbytes={level: n for level, n in p.nbytes.items() if level != "HBM"})
         name = f"{ORDER_TITLES[p.name]}, predicted"
-        shown[p.name] = Shown(name, p.name, bound(p, gpu), lacking=why.get(p.name))
+        shown[p.name] = Shown(name, p.name, bound(p, gpu), lacking=why.get(p.name), doubt=plain(doubt))
     return shown
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from fmha import Problem, Tiling
 from fmha.dispatch import BLOCK_ORDERS, MEANING
+from fmha.edge import dram_doubt
 from fmha.figures.answered import answered
 from fmha.figures.byte_levels import byte_levels
 from fmha.figures.l2_sizes import l2_sizes
@@ -72,6 +73,16 @@ class Asked:
             self.l2_bytes if l2_bytes is None else l2_bytes,
         )  # fmt: skip
 
+    def doubt(self, order: str | None = None, l2_bytes: int | None = None) -> str:
+        """Why nothing is said of DRAM, or ""."""
+        if self.naive:
+            return ""
+        places = self.forecast().functions[0].held.blocks
+        return dram_doubt(
+            self.problem, self.tiling, self.gpu, order or self.order, blocks_per_sm=places,
+            l2_bytes=self.l2_bytes if l2_bytes is None else l2_bytes,
+        )  # fmt: skip
+
 
 def settings() -> Asked:
     """The controls."""
@@ -124,10 +135,10 @@ def recorded(asked: Asked) -> Found | None:
 
 def four_levels(asked: Asked) -> None:
     """Predicted bytes, and measured ones beside them where there are any."""
-    said, found = asked.forecast(), recorded(asked)
+    said, found, doubt = asked.forecast(), recorded(asked), plain(asked.doubt())
     wavefronts = banks(asked.number, asked.problem, asked.tiling, asked.gpu, 0).wavefronts
-    st.subheader(hood_words.headline(said), anchor=False)
-    rows = hood_words.rows(said, wavefronts, asked.problem, found.entry if found else None)
+    st.subheader(hood_words.headline(said, doubt), anchor=False)
+    rows = hood_words.rows(said, wavefronts, asked.problem, found.entry if found else None, doubt)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         named = ", ".join(f"{row.name} {format_bytes(row.nbytes)}" for row in rows if row.nbytes is not None)
@@ -143,7 +154,9 @@ def four_levels(asked: Asked) -> None:
             st.caption("Predicted: hatched. " + not_measured(asked))
     with right:
         st.markdown(
-            "\n".join(f"- {x}" for x in hood_words.why(said, asked.problem, asked.gpu, asked.l2_bytes, asked.naive))
+            "\n".join(
+                f"- {x}" for x in hood_words.why(said, asked.problem, asked.gpu, asked.l2_bytes, asked.naive, doubt)
+            )
         )
 
 
@@ -166,6 +179,13 @@ def who_answers(asked: Asked) -> None:
     """Hit rates by tensor."""
     st.header("Who answers a load", anchor=False)
     parts = [one.levels for one in asked.forecast().functions]
+    if asked.doubt():
+        part = parts[0].all
+        st.markdown(
+            f"L1 answers {percent(part.l1_hits / part.read)} of the loaded bytes, merging "
+            f"{percent(part.merged / part.read)}; how L2 and DRAM share the rest cannot be predicted here."
+        )
+        return
     for part in parts:
         if len(parts) > 1:
             st.markdown(f"**`{part.function}`**")
@@ -200,7 +220,8 @@ def other_l2(asked: Asked) -> None:
     """DRAM bytes with other L2 caches."""
     st.header("What if L2 were larger, or not there?", anchor=False)
     own = asked.gpu.l2_bytes
-    sizes = sorted({*(mib * MIB for mib in NAMED_MIB), own, asked.l2_bytes})
+    every = sorted({*(mib * MIB for mib in NAMED_MIB), own, asked.l2_bytes})
+    sizes = [size for size in every if not asked.doubt(l2_bytes=size)]
     dram = [asked.forecast(l2_bytes=size).levels.dram for size in sizes]
     floor = compulsory_bytes(asked.problem)
     charts.show(
@@ -208,6 +229,11 @@ def other_l2(asked: Asked) -> None:
         alt="DRAM bytes by size of L2: "
         + ", ".join(f"{size / MIB:g} MiB {format_bytes(value)}" for size, value in zip(sizes, dram, strict=True)) + ".",
     )  # fmt: skip
+    missing = [f"{size / MIB:g}" for size in every if size not in sizes]
+    if missing:
+        st.caption(f"Not predicted for {' and '.join(missing)} MiB: there K and V in use are near or beyond L2.")
+    if len(sizes) == 1:
+        return
     none, most = dram[0], dram[-1]
     st.markdown(
         f"Without L2 the memory chips would have to deliver {format_bytes(none)}, all that L1 and merging leave; with "
@@ -260,13 +286,11 @@ def waves(asked: Asked) -> None:
                 {
                     "order": order, "what": MEANING[order], "time, visits": f"{one.end:,.0f}",
                     "places that work": percent(one.busy), "tail": percent(one.tail),
-                    "asked of L2": format_bytes(levels.l2), "DRAM": format_bytes(levels.dram),
+                    "asked of L2": format_bytes(levels.l2),
+                    "DRAM": "not predicted" if asked.doubt(order) else format_bytes(levels.dram),
                 }
             )  # fmt: skip
         st.dataframe(table, hide_index=True)
-
-
-# --- page -------------------------------------------------------------------------------------------------------------
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -283,16 +307,20 @@ def exercises(asked: Asked) -> None:
         ratio = (said.dram_read + said.dram_written) / compulsory_bytes(long)
         lines.append(
             f"Kernel 02 with N = 65,536, d = 128, H = 1, Br = 64, Bc = 16: K and V of the head are "
-            f"{format_bytes(head)}, L2 of the {gpu.name} is {format_bytes(gpu.l2_bytes)}. DRAM moves {format_ratio(ratio)} the compulsory "
-            "bytes. Which L2 size makes it 1? Which block order helps?"
+            f"{format_bytes(head)}, L2 of the {gpu.name} is {format_bytes(gpu.l2_bytes)}. DRAM moves "
+            f"{format_ratio(ratio)} the compulsory bytes. Which L2 size makes it 1? Which block order helps?"
         )
     p = asked.problem
     both = [n for n in (NAIVE, FLASH) if KERNELS[n].complaint(p, asked.tiling, gpu) is None]
     if len(both) == 2:
         naive, flash = (predicted(n, p, asked.tiling, gpu, order, gpu.l2_bytes).levels for n in both)
+        places = predicted(FLASH, p, asked.tiling, gpu, order, gpu.l2_bytes).functions[0].held.blocks
+        moves = f" and moves {format_ratio(naive.dram / flash.dram)} the DRAM bytes"
+        if dram_doubt(p, asked.tiling, gpu, blocks_per_sm=places):
+            moves = ""
         lines.append(
             f"Choose kernel 01. With your settings it requests {format_ratio(naive.requested / flash.requested)} the "
-            f"bytes of kernel 02 and moves {format_ratio(naive.dram / flash.dram)} the DRAM bytes. Which tensors are they?"
+            f"bytes of kernel 02{moves}. Which tensors are they?"
         )
         cured = [banks(FLASH, p, asked.tiling, gpu, pad) for pad in (0, 1)]
         worst = cured[0].worst()
@@ -309,7 +337,7 @@ def exercises(asked: Asked) -> None:
         f"block on an SM, {percent(light.busy)} of the places work in head-major order and {percent(heavy.busy)} with "
         "heavy-first. Why?"
     )
-    lines.append("Set L2 to 0. Who answers now, and why does DRAM not move all requested bytes even then?")
+    lines.append("Set L2 to 0. Who answers now, and does DRAM then move all requested bytes? Who spares it the rest?")
     try_this(lines)
 
 

@@ -125,3 +125,11 @@ def test_the_link_says_what_was_set() -> None:
     at = opened(l2="4", blocks="heavy-first", pad="2", turn="0", site02="67-Kjs_coldk")
     assert not at.warning
     assert {"l2", "blocks", "pad"} <= set(at.query_params)
+
+
+def test_a_causal_head_that_outgrows_l2_has_no_dram_bytes_and_says_why() -> None:
+    text = said(opened(N="131072", H="1", causal="bottom-right"))
+    assert "What the memory chips move cannot be predicted here" in text and "under the causal mask" in text
+    assert "is moved by the memory chips" not in text and "L2 answers" not in text
+    assert "cannot be predicted" not in said(opened(N="131072", H="1"))
+    assert "cannot be predicted" not in said(opened(N="131072", H="1", causal="bottom-right", kernel="01"))
