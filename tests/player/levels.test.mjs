@@ -123,8 +123,9 @@ test("idle times are what lies between the blocks of an SM", () => {
 test("waves and idle SMs are named", () => {
   const { words, lanes } = picture(payload({ N: 24, sms: 2 }), 0);
   assert.ok(words.includes("wave 1") && words.includes("wave 2"), words.join("|"));
-  assert.ok(words.includes("2 waves, the last with 1 of 2 SMs; SMs idle 25 % of the time"), words.join("|"));
+  assert.ok(words.includes("2 waves, the last on 1 of 2 SMs; SMs idle 25 % of the time"), words.join("|"));
   assert.ok(lanes.includes("idle"));
+  assert.ok(picture(payload({ N: 8, sms: 2 }), 0).words.includes("1 wave on 1 of 2 SMs; SMs idle 50 % of the time"));
   const full = picture(payload({ sms: 2 }), 0);
   assert.ok(full.words.includes("2 waves; SMs idle 0 % of the time") && !full.lanes.includes("idle"), full.words.join("|"));
   const race = picture(payload({ N: 24, sms: 2 }), 0, { race: true }).words;

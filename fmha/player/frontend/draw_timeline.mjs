@@ -115,7 +115,7 @@ function waveEdges(g, r, waves, scale, theme) {
 /** The names of waves (or kernels) above the lanes, where they fit, and what is idle in all. */
 export function waveWords(g, r, y, data, name, scale, theme, s) {
   const waves = data.meta.waves[name], { sms } = data.meta, several = waves.begins.some(({ kernel }) => kernel > 0);
-  const k = r.w / scale, size = 10.5 * s, short = waves.last < sms && !several ? `, the last with ${waves.last} of ${sms} SMs` : "";
+  const k = r.w / scale, size = 10.5 * s, short = waves.last < sms && !several ? `${waves.count > 1 ? ", the last" : ""} on ${waves.last} of ${sms} SMs` : "";
   const count = several ? "3 kernels" : `${waves.count} wave${waves.count > 1 ? "s" : ""}`, idle = Math.round(100 * (1 - waves.busy));
   const all = `${count}${short}; SMs idle ${idle} % of the time`;
   g.font = `${size}px ${theme.font}`;

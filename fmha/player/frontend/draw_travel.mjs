@@ -5,12 +5,12 @@ import { WORD, levelMark } from "./levels.mjs";
 import { panel, text } from "./paint.mjs";
 
 export function drawTravel(g, L, data, frame, theme) {
-  const { s, l2, shelves } = L;
-  for (const sm of frame.sms) {
+  const { s, l2, shelves } = L, { sm: chosen } = frame.focus;
+  for (const sm of [...frame.sms].sort((a, b) => (a.sm === chosen) - (b.sm === chosen))) { // the one in focus on top
     if (!sm.busy || !(sm.phase.load || sm.phase.store)) continue;
     const name = sm.phase.tensor, tile = "KV".includes(name) ? sm.j : sm.i;
     if (!(name in shelves) || tile < 0 || sm.h !== frame.focus.h) continue;
-    const focused = sm.sm === frame.focus.sm, target = focused ? L.slots[name] : L.benches[sm.sm];
+    const focused = sm.sm === chosen, target = focused ? L.slots[name] : L.benches[sm.sm];
     if (!target) continue;
     const inL2 = { x: l2.x + 8 * s, y: l2.y + 60 * s + (tile / Math.max(1, shelves[name].tiles)) * (l2.h - 150 * s), w: l2.w - 16 * s, h: focused ? 22 * s : 8 };
     const end = focused ? target : { x: target.x + target.w / 2 - 4, y: target.y + target.h / 2 - 4, w: 8, h: 8 };
@@ -18,7 +18,7 @@ export function drawTravel(g, L, data, frame, theme) {
     const way = isWhole ? [shelfTile(L, name, tile), inL2, end] : [inL2, end];
     const box = along(way, sm.phase.store ? 1 - sm.p : sm.p);
     if (focused) large(g, box, name + tile, sm, theme, s, L.W);
-    else small(g, box, name, sm.answer, theme);
+    else small(g, box, name, sm.answer, theme, frame.sms.length > 16 ? 10 : 14);
   }
 }
 
@@ -38,11 +38,11 @@ function large(g, box, label, { phase, answer }, theme, s, W) {
 }
 
 /** Other SMs' tiles: a disc for a hit, a diamond for HBM, a square for a store; each in its tensor's colour. */
-function small(g, box, name, answer, theme) {
+function small(g, box, name, answer, theme, size) {
   const x = box.x + box.w / 2, y = box.y + box.h / 2;
   if (answer) {
-    levelMark(g, theme, answer, x, y, 14);
-    levelMark(g, { colors: { [answer]: theme.colors[name] }, bg: theme.colors[answer] }, answer, x, y, 8);
+    levelMark(g, theme, answer, x, y, size);
+    levelMark(g, { colors: { [answer]: theme.colors[name] }, bg: theme.colors[answer] }, answer, x, y, size * 0.57);
   } else {
     panel(g, box, { fill: theme.colors[name], radius: 2 });
   }
