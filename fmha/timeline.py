@@ -180,9 +180,16 @@ def _deal(events: NDArray[np.void], first: Ints, lasts: Floats, order: str, slot
     for kernel in np.unique(events["kernel"][first]):
         blocks = np.flatnonzero(events["kernel"][first] == kernel)
         blocks = blocks[_in_order(events[first[blocks]], events, order)]
-        start[blocks], slot[blocks] = deal(lasts[blocks], slots, at)
+        start[blocks], slot[blocks] = deal(_evened(lasts[blocks]), slots, at)
         at = float((start[blocks] + lasts[blocks]).max())
     return start, slot
+
+
+def _evened(lasts: Floats) -> Floats:
+    """Durations rounded up to twelve digits of the longest: blocks of equal work end together, whatever the last bits
+    of their sums are, and the SM with the lowest number gets the next block."""
+    unit = float(lasts.max()) * 1e-12
+    return np.ceil(lasts / unit - 1e-3) * unit if unit > 0 else lasts
 
 
 def _in_order(heads: NDArray[np.void], events: NDArray[np.void], order: str) -> Ints:

@@ -194,3 +194,12 @@ def test_busy_share() -> None:
 def test_refusals(wrong: dict[str, object]) -> None:
     with pytest.raises(ProblemError):
         clock(emit(Problem(N=4, d=4), Tiling(2, 2)), H200, "fp32", **wrong)  # type: ignore[arg-type]
+
+
+def test_equal_blocks_go_to_the_sms_in_order_wave_after_wave() -> None:
+    """Last bits of their sums must not decide which SM is free first."""
+    for N, Br, sms in ((128, 8, 4), (24, 8, 2), (512, 8, 16), (96, 8, 3)):
+        p = Problem(N=N, d=8)
+        events = clock(emit(p, Tiling(Br, 8)), H200, p.dtype, sms)
+        for tile in range(N // Br):
+            assert set(events["sm"][events["i"] == tile]) == {tile % sms}
