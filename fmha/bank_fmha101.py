@@ -67,10 +67,13 @@ def _count(
     c_first = np.maximum(real[0] - j * t.Bc, 0)
     c_end = np.minimum(real[1] - j * t.Bc, t.Bc)
     reach = np.clip(reach0 - j * t.Bc, -t.Br, t.Bc)
-    each = np.stack([rows, c_first, c_end, reach], axis=1)[there]
-    unique, counts = np.unique(each, axis=0, return_counts=True)
-    for kind, count in zip(unique.tolist(), counts.tolist(), strict=True):
-        kinds[tuple(kind)] += heads * count
+    # One number a kind: sorting numbers is ten times as fast as sorting rows of a table.
+    sides = (t.Br + 1, t.Bc + 1, t.Bc + 1, t.Br + t.Bc + 1)
+    each = np.ravel_multi_index(tuple(x[there] for x in (rows, c_first, c_end, reach + t.Br)), sides)
+    unique, counts = np.unique(each, return_counts=True)
+    for *kind, shifted, count in zip(*(x.tolist() for x in (*np.unravel_index(unique, sides), counts)), strict=True):
+        n_rows, first, end = kind
+        kinds[(n_rows, first, end, shifted - t.Br)] += heads * count
 
 
 def fmha101_sites(notes: Notes, problem: Problem, tiling: Tiling, launch: Launch, pad: int, write_lse: bool) -> None:

@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from fmha.caches import q_outer_levels
 from fmha.dispatch import Waves
 from fmha.errors import ProblemError
-from fmha.hardware import Gpu
+from fmha.hardware import KIB, Gpu
+from fmha.levels import caches_of
 from fmha.measurement import Recording, tflops
 from fmha.occupancy import Occupancy, occupancy
 from fmha.problem import Problem, Tiling
@@ -31,10 +33,10 @@ BASE_SIZES = (8, 16, 32, 64, 128, 256)
 
 
 class Predicted(NamedTuple):
-    """What a model says of a run: bytes asked of L2, and microseconds."""
+    """What a model says of a run: bytes asked of L2, and microseconds; None: it was not asked."""
 
-    l2_bytes: float
-    time_us: float
+    l2_bytes: float | None = None
+    time_us: float | None = None
 
 
 Model = Callable[[Tiling], Predicted]
@@ -161,6 +163,23 @@ def tile_map(
 
     cells = tuple(tuple(cell(Tiling(Br, Bc)) for Bc in columns) for Br in rows)
     return TileMap(chosen, problem, gpu, tuple(rows), tuple(columns), cells)
+
+
+def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
+    """Bytes that kernel 02 asks of L2 and stores to it: `fmha.forecast`'s, without the time that it takes as well.
+
+    Args:
+        most: visits that the model of the caches follows, see `fmha.caches.q_outer_levels`.
+
+    Raises:
+        LimitError: a problem with too many rows, see `fmha.lockstep.reach`.
+    """
+    need = DESIGNS["02"].needs(problem, tiling, gpu)
+    held = occupancy(gpu, threads=need.threads, smem_bytes=need.smem_bytes, registers=need.allocated or need.registers)
+    blocks = max(1, held.blocks)
+    caches = caches_of(gpu, blocks * (need.smem_bytes + KIB))
+    rounds = ceil_div(problem.d, tiling.Br)
+    return q_outer_levels(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, rounds=rounds, most=most).l2
 
 
 def least_time_us(problem: Problem, tiling: Tiling, gpu: Gpu, moved: Traffic) -> float:

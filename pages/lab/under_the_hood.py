@@ -98,7 +98,11 @@ def settings() -> Asked:
         Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=32)
     cuda = {key: gpu.name for key, gpu in GPUS.items() if gpu.is_cuda}
     with columns[3]:
-        key = controls.choice("gpu", "GPU", cuda, default=default_gpu())
+        others = " and ".join(gpu.name for gpu in GPUS.values() if not gpu.is_cuda)
+        key = controls.choice(
+            "gpu", "GPU", cuda, default=default_gpu(),
+            help=f"The kernels are CUDA, and the model of the caches covers no other GPU: the {others} is not offered.",
+        )  # fmt: skip
         number = controls.choice(
             "kernel", "Kernel", {n: f"{n} {k.name}" for n, k in KERNELS.items()}, default=FLASH,
             help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer.",
