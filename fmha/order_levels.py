@@ -20,6 +20,7 @@ from fmha.kernels import KERNELS
 from fmha.levels import Levels, caches_of
 from fmha.memory import smem_bytes, smem_complaint
 from fmha.problem import Problem, Tiling
+from fmha.tilemap import blocks_per_sm
 from fmha.traffic import closed_form
 
 Level = Literal["requested", "L2", "DRAM", "SMEM"]
@@ -58,10 +59,18 @@ def order_bytes(
         if number is None or KERNELS[number].complaint(p, tiling, gpu) is not None:
             return None
         return float(WAVEFRONT * smem_use(KERNELS[number], p, tiling, gpu).wavefronts)
-    if level == "DRAM" and order == "q-outer" and dram_doubt(p, tiling, gpu):
+    if level == "DRAM" and doubt(order, p, tiling, gpu):
         return None
     levels = _levels(order, p, tiling, gpu, most)
     return levels.l2 if level == "L2" else levels.dram
+
+
+def doubt(order: str, problem: Problem, tiling: Tiling, gpu: Gpu) -> str:
+    """Why `order_bytes` has no DRAM bytes where it has those of L2, one sentence, or ""."""
+    if order != "q-outer":
+        return ""
+    p = problem.replace(dtype="fp32")
+    return dram_doubt(p, tiling, gpu, blocks_per_sm=blocks_per_sm(p, tiling, gpu))
 
 
 def _levels(order: str, p: Problem, tiling: Tiling, gpu: Gpu, most: int) -> Levels:

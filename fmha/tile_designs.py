@@ -84,7 +84,7 @@ def _registers_hold_scores(problem: Problem, tiling: Tiling, gpu: Gpu) -> Need:
     smem = (Br + 2 * Bc) * d * problem.itemsize
     held = (Br * Bc + Br * d) // threads
     need = Need(threads, smem, held + OTHER_REGISTERS)
-    if not gpu.is_cuda or float(gpu.compute) < 8.0:
+    if not _copies_asynchronously(gpu):
         return _refuse(need, "GPU", f"it needs asynchronous copies, and the {gpu.name} has none that it could use")
     if Br % (warps * _WARP_ROWS) or Bc % _WARP_ROWS:
         said = (
@@ -182,10 +182,15 @@ class Preset:
     source: str
 
 
+def _copies_asynchronously(gpu: Gpu) -> bool:
+    """Whether the GPU has the copies from device memory to shared memory that FlashAttention-2 is built on."""
+    return gpu.is_cuda and float(gpu.compute) >= 8.0
+
+
 def presets(d: int, causal: bool, gpu: Gpu) -> tuple[Preset, ...]:
     """The forward tiles that FlashAttention-2 and -3 use for head dimension `d` (up to 256) on `gpu`.
 
-    Of FlashAttention-3 only where the GPU can run it. d between two of theirs takes the next larger one's.
+    Each only where the GPU can run it. d between two of theirs takes the next larger one's.
     """
     consumer = gpu.compute.startswith("8.") and gpu.compute != "8.0"  # compute capability 8.6, 8.9
     if d <= 64:
@@ -199,7 +204,9 @@ def presets(d: int, causal: bool, gpu: Gpu) -> tuple[Preset, ...]:
         # They ask whether 128 rows fit, and take them only where two blocks of 64 rows would not share an SM.
         large = gpu.smem_per_block_optin >= 2 * 256 * (128 + 2 * 64) and gpu.smem_per_sm < 4 * 256 * (64 + 2 * 64)
         fa2 = (128, 64) if large else (64, 64)
-    found = [Preset("FlashAttention-2", "fa2", *fa2, "csrc/flash_attn/src/flash_fwd_launch_template.h")]
+    found = []
+    if _copies_asynchronously(gpu):
+        found.append(Preset("FlashAttention-2", "fa2", *fa2, "csrc/flash_attn/src/flash_fwd_launch_template.h"))
     if gpu.compute == "9.0":
         if d <= 64:
             fa3 = (192, 128 if causal else 192)

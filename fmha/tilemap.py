@@ -165,6 +165,13 @@ def tile_map(
     return TileMap(chosen, problem, gpu, tuple(rows), tuple(columns), cells)
 
 
+def blocks_per_sm(problem: Problem, tiling: Tiling, gpu: Gpu) -> int:
+    """Blocks of kernel 02 that an SM holds at once, at least 1."""
+    need = DESIGNS["02"].needs(problem, tiling, gpu)
+    held = occupancy(gpu, threads=need.threads, smem_bytes=need.smem_bytes, registers=need.allocated or need.registers)
+    return max(1, held.blocks)
+
+
 def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
     """Bytes that kernel 02 asks of L2 and stores to it: `fmha.forecast`'s, without the time that it takes as well.
 
@@ -174,9 +181,7 @@ def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
     Raises:
         LimitError: a problem with too many rows, see `fmha.lockstep.reach`.
     """
-    need = DESIGNS["02"].needs(problem, tiling, gpu)
-    held = occupancy(gpu, threads=need.threads, smem_bytes=need.smem_bytes, registers=need.allocated or need.registers)
-    blocks = max(1, held.blocks)
+    need, blocks = DESIGNS["02"].needs(problem, tiling, gpu), blocks_per_sm(problem, tiling, gpu)
     caches = caches_of(gpu, blocks * (need.smem_bytes + KIB))
     rounds = ceil_div(problem.d, tiling.Br)
     return q_outer_levels(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, rounds=rounds, most=most).l2

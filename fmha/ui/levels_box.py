@@ -6,7 +6,6 @@ from itertools import takewhile
 
 import streamlit as st
 
-from fmha.edge import dram_doubt
 from fmha.errors import FmhaError
 from fmha.figures.axes import ORDER_NAMES
 from fmha.figures.levels_vs_n import levels_vs_n
@@ -15,7 +14,7 @@ from fmha.hardware import Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
 from fmha.model_errors import measured
-from fmha.order_levels import LEVELS, WAVEFRONT, Level, order_bytes
+from fmha.order_levels import LEVELS, WAVEFRONT, Level, doubt, order_bytes
 from fmha.problem import Problem, Tiling
 from fmha.traffic import compulsory_bytes
 from fmha.ui import charts
@@ -75,9 +74,10 @@ def below_requests(problem: Problem, tiling: Tiling, gpu: Gpu, level: str) -> No
             "Kernel 02 cannot have these tiles; q-outer is predicted as if a block had fewer threads and shared memory "
             "alone decided how many blocks an SM holds."
         )
-    doubt = next((text for n in LENGTHS if (text := dram_doubt(p.replace(N=n), tiling, gpu))), "")
-    if doubt and level in ("DRAM", ALL):
-        lines.append(f"The DRAM curve of q-outer ends early. {plain(doubt)}")
+    early = next(((n, text) for n in LENGTHS if (text := doubt("q-outer", p.replace(N=n), tiling, gpu))), None)
+    if early and level in ("DRAM", ALL):
+        reason = early[1].partition(": ")[2]
+        lines.append(f"DRAM bytes of q-outer cannot be predicted from N = {early[0]:,} on: {plain(reason)}")
     if level == "SMEM":
         lines.append("kv-outer has no kernel in this app, so nothing is known of its shared memory.")
     st.markdown(" ".join(lines) + " How far the model is off stands on the page *Under the hood of HBM*.")

@@ -78,6 +78,8 @@ def headline(drawn: TileMap, metric: Metric) -> None:
     possible = total - sum(refused.values())
     why = ", ".join(f"{count} by {reason}" for reason, count in sorted(refused.items(), key=lambda item: -item[1]))
     text = f"{possible} of {total} tile sizes can be" + (f"; the others are forbidden: {why}" if why else "") + "."
+    if not possible:
+        text = f"None of {total} tile sizes can be; they are forbidden: {why}."
     st.subheader(text, anchor=False)
     best = drawn.best(metric)
     if best is not None:
@@ -90,8 +92,10 @@ def headline(drawn: TileMap, metric: Metric) -> None:
 def legend(drawn: TileMap, metric: Metric, found: Sequence[Preset]) -> None:
     """What the signs mean, and where the numbers are from."""
     reasons = [f"{SHORT[r]}: {r}" if SHORT[r] != r else r for r in drawn.refused()]
-    signs = f"{BEST} best · " + ", ".join(f"{initials(p.name)}: {p.name}'s tiles" for p in found)
-    st.caption(f"Darker is more. {signs}" + (f" · Grey: forbidden by {', '.join(reasons)}." if reasons else "."))
+    signs = [f"{BEST} best", *(f"{initials(p.name)}: {p.name}'s tiles" for p in found)]
+    st.caption(
+        f"Darker is more. {' · '.join(signs)}" + (f" · Grey: forbidden by {', '.join(reasons)}." if reasons else ".")
+    )
 
 
 def numbers(drawn: TileMap, cell: Cell) -> None:
@@ -157,6 +161,9 @@ def apply(cell: Cell, everywhere: tuple[int, int]) -> None:
 
 def preset_buttons(found: Sequence[Preset]) -> None:
     """Tiles of others, one click away."""
+    if not found:
+        st.caption("FlashAttention-2 and -3 do not run on this GPU, so their tiles are not marked.")
+        return
     st.markdown("**Tiles of others,** for this d, mask and GPU:")
     for preset in found:
         st.button(

@@ -68,3 +68,12 @@ def test_counted_points_are_the_recordings() -> None:
     assert dict(points["DRAM"]) == {n: measured(e)["dram"] for n, e in entries.items() if e is not None}
     assert dict(points["SMEM"]) == {n: 128 * measured(e)["smem"] for n, e in entries.items() if e is not None}
     assert counted(p.replace(H=8), tiles, H200) == counted(p, tiles, GPUS["H100"]) == {}
+
+
+@pytest.mark.parametrize("level", ["DRAM", "all"])
+def test_the_dram_curve_ends_where_nothing_can_be_said(level: str) -> None:
+    ask = {"level": level, "dtype": "fp32", "Br": "32", "Bc": "32", "d": "64", "H": "1"}
+    words = "cannot be predicted from N = 65,536 on"
+    masked, whole = opened(**ask, causal="bottom-right"), opened(**ask)
+    assert any(words in m.value for m in masked.markdown)
+    assert not any("cannot be predicted" in m.value for m in whole.markdown)

@@ -80,11 +80,12 @@ def test_the_model_is_asked_only_for_tiles_that_can_be() -> None:
 @pytest.mark.parametrize("d", [16, 64, 128, 256])
 def test_flash_attentions_own_tiles_are_on_the_map(key: str, d: int) -> None:
     gpu = GPUS[key]
-    for preset in presets(d, False, gpu):
+    found = presets(d, False, gpu)
+    assert bool(found) == (float(gpu.compute) >= 8.0)  # older ones have no asynchronous copies
+    for preset in found:
         problem = Problem(N=4096, H=16, d=d, dtype="fp16")
         drawn = tile_map(preset.design, problem, gpu, (preset.Br,), (preset.Bc,))
-        old = float(gpu.compute) < 8.0
-        assert drawn.at(preset.Br, preset.Bc).need.why_not == ("GPU" if old else "")
+        assert not drawn.at(preset.Br, preset.Bc).need.why_not
 
 
 @settings(max_examples=40)
