@@ -39,9 +39,11 @@ LEVEL_WORDS = {
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def level_curves(problem: Problem, tiling: Tiling, gpu: Gpu, level: Level) -> dict[str, list[float]]:
+def level_curves(
+    problem: Problem, tiling: Tiling, gpu: Gpu, level: Level, orders: tuple[str, ...] = ORDERS
+) -> dict[str, list[float]]:
     """Bytes at a level at the lengths of the shorter curves, up to the first that has no number, for each order."""
-    found = {order: [order_bytes(order, problem.replace(N=n), tiling, gpu, level) for n in LENGTHS] for order in ORDERS}
+    found = {order: [order_bytes(order, problem.replace(N=n), tiling, gpu, level) for n in LENGTHS] for order in orders}
     known = {order: list(takewhile(bool, values)) for order, values in found.items()}
     return {order: [v for v in values if v] for order, values in known.items() if values}
 
@@ -87,7 +89,7 @@ def _chart(p: Problem, tiling: Tiling, gpu: Gpu, level: str) -> None:
     """The curves of one level, or all levels of q-outer."""
     floor = [float(compulsory_bytes(p.replace(N=n))) for n in LENGTHS]
     if level == ALL:
-        moved = {lv: level_curves(p, tiling, gpu, lv).get("q-outer") for lv in LEVELS}
+        moved = {lv: level_curves(p, tiling, gpu, lv, ("q-outer",)).get("q-outer") for lv in LEVELS}
         shown = {name: values for name, values in moved.items() if values} | {"compulsory": floor}
         charts.show(
             levels_vs_n(LENGTHS, shown, counted(p, tiling, gpu), p.Nq), key="bytes",
