@@ -8,6 +8,7 @@ from fmha.figures.byte_levels import WAVEFRONT, WAVEFRONTS, Level
 from fmha.forecast import Forecast
 from fmha.hardware import Gpu
 from fmha.kernels import SECTOR
+from fmha.levels import caches_of
 from fmha.measurement import Entry
 from fmha.model_errors import LOADS, STORES, measured
 from fmha.problem import Problem
@@ -85,25 +86,24 @@ def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool, 
             "a neighbouring SM. Blocks of one head read the same K and V, and as long as they are in step they ask at "
             "the same time."
         )
+    elif caches_of(gpu, 0).merging_sms == 1:
+        lines.append(
+            "**Nearly all loads go on to L2:** L1 holds little that is asked for again. That neighbouring SMs share a "
+            "request was measured on the H200 only, and is assumed for GPUs whose L2 has two halves, as its has."
+        )
     else:
         lines.append("**Nearly all loads go on to L2:** no block near by asks for the same tile at the same time.")
     if doubt:
         return [*lines, f"**{doubt.split(': ')[0]}:** {': '.join(doubt.split(': ')[1:])}"]
     head = 2 * p.Nk * p.d * p.itemsize
     matrix = p.B * p.H * p.Nq * p.Nk * p.itemsize
-    what, size = ("S", matrix) if naive else ("K and V of a head", head)
-    fits = (
-        "fits"
-        if size <= l2_bytes and naive
-        else "fit"
-        if size <= l2_bytes
-        else "does not fit"
-        if naive
-        else "do not fit"
-    )
+    what, size, one = ("S", matrix, True) if naive else ("K and V of a head", head, False)
+    copies = caches_of(gpu, 0).copies
+    twice = f", {format_bytes(copies * size)} with a copy in each half of L2," if copies > 1 else ""
+    fits = ("fits" if one else "fit") if copies * size <= l2_bytes else ("does not fit" if one else "do not fit")
     lines.append(
         f"**L2 answers {percent(levels.l2_hit_rate)} of what it is asked.** {what}, which "
-        f"{'is' if naive else 'are'} read again, {'has' if naive else 'have'} {format_bytes(size)} and {fits} into "
+        f"{'is' if one else 'are'} read again, {'has' if one else 'have'} {format_bytes(size)}{twice} and {fits} into "
         f"{format_bytes(l2_bytes)}."
     )
     floor, ratio = compulsory_bytes(p), levels.dram / compulsory_bytes(p)

@@ -312,7 +312,8 @@ def exercises(asked: Asked) -> None:
         lines.append(
             f"Kernel 02 with N = 65,536, d = 128, H = 1, Br = 64, Bc = 16: K and V of the head are "
             f"{format_bytes(head)}, L2 of the {gpu.name} is {format_bytes(gpu.l2_bytes)}. DRAM moves "
-            f"{format_ratio(ratio)} the compulsory bytes. Which L2 size makes it 1? Which block order helps?"
+            f"{format_ratio(ratio)} the compulsory bytes. "
+            + ("Which L2 size makes it 1? Which block order helps?" if ratio > 1.2 else "Which L2 size makes it more?")
         )
     p = asked.problem
     both = [n for n in (NAIVE, FLASH) if KERNELS[n].complaint(p, asked.tiling, gpu) is None]
