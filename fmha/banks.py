@@ -106,10 +106,6 @@ class BankPicture:
             served.setdefault(int(self.bank[lane, part]), []).append(int(lane))
         return served
 
-    def words_per_bank(self) -> Ints:
-        """Different words that each bank has to deliver over the whole access, [32]."""
-        return np.bincount(np.unique(self.word[self.word >= 0]) % BANKS, minlength=BANKS).astype(np.int64)
-
 
 def picture(addresses: Sequence[int], nbytes: int = 4) -> BankPicture:
     """How the banks serve one access: `addresses` are up to 32 byte addresses, negative for lanes that are not active.

@@ -163,13 +163,3 @@ class Gpu:
         """Shared-memory bandwidth of all SMs together, GB/s. Derived: bytes a clock and SM x SMs x boost
         clock."""
         return self.limits.smem_bytes_per_clock * self.sms * self.boost_ghz
-
-    @property
-    def fp32_flops_per_byte(self) -> float:
-        """FLOPs the fp32 units do in the time that HBM delivers one byte."""
-        return self.fp32_tflops * 1e3 / self.hbm_gbps
-
-    @property
-    def fp16_flops_per_byte(self) -> float:
-        """FLOPs the tensor cores do in the time that HBM delivers one byte."""
-        return self.fp16_tflops * 1e3 / self.hbm_gbps

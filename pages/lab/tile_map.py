@@ -28,7 +28,7 @@ FIRST = {"02": (32, 32), "fa2": (128, 64), "fa3": (128, 128)}  # the cell that i
 DESIGN_NAMES = {"02": "kernel 02", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3"}
 LARGEST = 1 << 20
 # Visits that the model of a cell follows. L2 bytes are a few percent off; time hangs on shared memory, not on them.
-VISITS = {"l2": 8_000, "time": 500}
+VISITS = {"l2": 4_000, "time": 500}
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

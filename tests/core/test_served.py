@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import OrderedDict
 from itertools import pairwise
 from typing import Any
@@ -208,15 +207,3 @@ def test_nothing_moves_in_an_empty_table() -> None:
     problem = Problem(N=4, d=2)
     found = serve(uses(timed(problem, Tiling(2, 2), "q-outer")[:0], problem), 0)
     assert found == Served(0.0, found.from_hbm, 0, 0, 0, 0, 0) and len(found.from_hbm) == 0
-
-
-def test_speed_at_the_largest_size_that_the_player_shows() -> None:
-    problem, tiling = Problem(N=512, d=64), Tiling(8, 8)  # 4,096 visits
-    events = timed(problem, tiling, "kv-outer", 16)
-
-    def once() -> float:
-        start = time.process_time()
-        serve(uses(events, problem), 65536)
-        return time.process_time() - start
-
-    assert min(once() for _ in range(5)) < 0.03 * 2  # 30 ms, with a margin for slow machines
