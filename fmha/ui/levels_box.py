@@ -68,7 +68,7 @@ def below_requests(problem: Problem, tiling: Tiling, gpu: Gpu, level: str) -> No
         lines.append(
             "Naive is kernel 01 here, which reads Q, K and V once for each of its 64 x 64 tiles, so that it can ask "
             "more of L2 than the requests of Algorithm 0 above. kv-outer has no kernel in this app: its bytes are "
-            "those of Algorithm 1 in the same model of the caches, and nothing was counted that they could be held against."
+            "those of Algorithm 1 in the same model of the caches, and no counters were there to hold them against."
         )
     if refused and level in ("SMEM", ALL):
         lines.append(f"Nothing is said of q-outer's shared memory: {plain(refused)}")
