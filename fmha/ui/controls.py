@@ -56,12 +56,16 @@ def slider(
     """
     if options is not None:
         numbers = Numbers(as_numbers(options))
+
+        def readable(value: Any) -> str:
+            return value if isinstance(value, str) else format(value)  # AppTest hands back what was formatted
+
         return _control(
             name,
             label,
             numbers,
             default,
-            lambda: st.select_slider(label, numbers.options, format_func=format, key=name, help=help),
+            lambda: st.select_slider(label, numbers.options, format_func=readable, key=name, help=help),
             format,
         )
     if lo is None or hi is None:
