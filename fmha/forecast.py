@@ -175,6 +175,31 @@ def forecast(
     return Forecast(kernel.number, tuple(functions))
 
 
+def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most: int = MOST_VISITS) -> float:
+    """`forecast(...).time_us` in head-major order; of kernel 02 without following the caches where they cannot matter.
+
+    If even the requested bytes would pass L2 and DRAM faster than the slowest other resource, the caches need not be
+    followed: the number is the same.
+
+    Raises:
+        ProblemError, LimitError: as `forecast`.
+    """
+    if kernel.number != "02" or not gpu.is_cuda:
+        return forecast(kernel, problem, tiling, gpu, most=most).time_us
+    plan = kernel.plan(problem, tiling, gpu)
+    (launch,) = plan.launches
+    room = _held(launch, plan, gpu, {})
+    busy = _busy(problem, tiling, Waves(launch.grid, max(1, room.blocks) * gpu.sms), "head-major", gpu.sms)
+    moved = float(plan.requested.requested_bytes)
+    at_most = Levels(launch.function, {"all": TensorBytes(read=moved, dram_read=moved)})
+    wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
+    resources = _resources(plan, launch, at_most, room, gpu, wavefronts, busy)
+    binds = max(resources, key=lambda name: resources[name])
+    if binds in ("L2", "DRAM"):
+        return forecast(kernel, problem, tiling, gpu, most=most).time_us
+    return LAUNCH_US + resources[binds]
+
+
 def _held(launch: Launch, plan: Plan, gpu: Gpu, registers: Mapping[str, int]) -> Occupancy:
     """Blocks that an SM holds; at least 1, since the plan was accepted."""
     known = registers.get(launch.function) or NAIVE_REGISTERS.get(launch.function)
@@ -260,4 +285,5 @@ __all__ = [
     "Forecast",
     "FunctionForecast",
     "forecast",
+    "time_us",
 ]

@@ -8,7 +8,7 @@ import streamlit as st
 
 from fmha import Problem, Tiling
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
-from fmha.forecast import Forecast, forecast
+from fmha.forecast import Forecast, forecast, time_us
 from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
@@ -41,7 +41,7 @@ def mapped(
         return Predicted(l2_bytes=asked_of_l2(problem, tiling, gpu, VISITS["l2"]))
 
     def time(tiling: Tiling) -> Predicted:
-        return Predicted(time_us=forecast(KERNELS["02"], problem, tiling, gpu, most=VISITS["time"]).time_us)
+        return Predicted(time_us=time_us(KERNELS["02"], problem, tiling, gpu, most=VISITS["time"]))
 
     models = {"l2": l2, "time": time} if design == "02" else {}
     return tile_map(design, problem, gpu, rows, columns, model=models.get(modelled), recordings=shipped())
