@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmha.levels import Caches, Levels, TensorBytes
-from fmha.lockstep import coherence, in_step_visits
+from fmha.merging import coherence, in_step_visits
 from fmha.problem import Problem
 from fmha.reuse import mean_survival
 from fmha.traffic import Traffic

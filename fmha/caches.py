@@ -1,6 +1,6 @@
 """Bytes at each level for one kernel that goes over K and V tile by tile: q-outer (kernel 02) and kv-outer.
 
-The model works tile by tile: L1 by the tiles that an SM used last, merging by who is in step (`fmha.lockstep`), L2 by
+The model works tile by tile: L1 by the tiles that an SM used last, merging by who is in step (`fmha.merging`), L2 by
 stack distances (`fmha.reuse`) over all tiles in time order. It is a model of expected values, fitted to one GPU.
 """
 
@@ -10,10 +10,13 @@ import numpy as np
 
 from fmha.dispatch import Floats, Ints
 from fmha.levels import Caches, Levels, TensorBytes
-from fmha.lockstep import TICKS, Fronts, Walk, fronts, requests, walk
+from fmha.lockstep import TICKS, Fronts, Walk, fronts, walk
+from fmha.merging import requests
 from fmha.problem import Problem, Tiling
-from fmha.reuse import bytes_between, mean_survival
+from fmha.reuse import bytes_between, mean_survival, survival
 from fmha.traffic import closed_form
+
+SURELY_HELD = 0.6  # of L2
 
 
 def q_outer_levels(
@@ -45,7 +48,7 @@ def q_outer_levels(
     resident = min(blocks_per_sm, max(1.0, walked.total / sms))
     gathered = fronts(walked)
     held = _held(p, tiling, caches, walked, gathered)
-    asks = requests(walked, gathered, held < 0.5, caches, sms, rounds, resident)
+    asks = requests(walked, gathered, 1 - held, caches, sms, rounds, resident)
     beyond_l1 = 1 - _l1_share(walked, p, tiling, caches, sms, resident)[walked.visit_block]
 
     requested = closed_form(p, tiling, "q-outer", write_lse=write_lse).by_tensor
@@ -155,13 +158,14 @@ def _found(walked: Walk, before: Ints, after: Ints, room: int) -> Ints:
 
 
 def _held(p: Problem, tiling: Tiling, caches: Caches, walked: Walk, gathered: Fronts) -> Floats:
-    """Whether L2 still holds each front's strip: 1, or 0 when it is new or was thrown out. Plain LRU."""
+    """Share of each front's strip that L2 still holds: 0 when it is new."""
     kv = gathered.keys * float(2 * p.d * p.itemsize)
     strips = int(gathered.strip.max(initial=-1)) + 1
     blocks, vector = walked.blocks, float(tiling.Br * p.d * p.itemsize)
     size = np.zeros(strips)
     np.maximum.at(size, gathered.strip, caches.copies * kv)  # whole, also where a mask leaves less of it
-    if size.sum() + blocks * vector * (1 + caches.copies) < caches.l2_bytes:
+    # So little never meets in one set; the longest wait between two uses could be all of it.
+    if size.sum() + blocks * vector * (1 + caches.copies) < SURELY_HELD * caches.l2_bytes:
         return np.where(gathered.first, 0.0, 1.0)
     # A block reads its Q tile when it starts and writes its O tile when it ends; both only pass through.
     tile = np.concatenate([strips + np.arange(2 * blocks), gathered.strip])
@@ -170,5 +174,5 @@ def _held(p: Problem, tiling: Tiling, caches: Caches, walked: Walk, gathered: Fr
     order = np.argsort(at, kind="stable")
     between = np.empty(len(tile))
     between[order] = bytes_between(tile[order], size[tile[order]])
-    fits = between[2 * blocks :] + size[gathered.strip] <= caches.l2_bytes
-    return np.asarray(fits, np.float64)
+    # Less one byte: what fills the cache to the last byte still fits.
+    return survival(between[2 * blocks :] + size[gathered.strip] - 1, caches.l2_bytes, caches.read_ways)

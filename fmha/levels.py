@@ -14,6 +14,7 @@ from fmha.hardware import Gpu
 
 MERGING_SMS = 4
 WAYS = 16
+READ_WAYS = 128
 DIRTY_SHARE = 0.8
 # GPUs whose L2 cache is two halves, each next to half of the SMs.
 _TWO_HALVES = ("8.0", "9.0", "10.0")
@@ -26,6 +27,7 @@ class Caches:
     l1_bytes: of one SM, what shared memory leaves. l2_bytes: of the whole L2, which throws out what was used longest
     ago. copies: places that a line takes in L2 once it is written or used by several SMs; a line that one SM reads
     takes one. dirty_share, ways: written lines are held as in a smaller cache of sets of `ways` lines (None: one set).
+    read_ways: the same for lines that were read: as if sets were larger, so what is held ends less gradually.
     merging_sms: neighbours whose requests for a line can be served by one; 1: none are.
     """
 
@@ -35,6 +37,7 @@ class Caches:
     merging_sms: int = MERGING_SMS
     dirty_share: float = DIRTY_SHARE
     ways: int | None = WAYS
+    read_ways: int | None = READ_WAYS
 
     @property
     def dirty_room(self) -> float:

@@ -1,15 +1,7 @@
-"""Who asks for which K/V tile at the same moment: blocks that run in step, and how long they stay so.
+"""Who asks for which K/V tile at the same moment: blocks of a q-outer kernel on the SMs, and their visits in time.
 
-Blocks of one head that start together and do the same work ask for the same tile at the same time. Counters of an H200
-show that four neighbouring SMs then need one request to L2, not four: something between L1 and L2 merges them (Nsight
-Compute's documentation calls such a unit the L2 request coalescer). It happens only while the four are in step, so the
-model follows who starts when. Small differences in every visit bring them out of step, like a random walk:
-
-    coherence(v) = 1 / (1 + sqrt(v / v0))
-
-is the share of merging that is left after v visits. A visit whose tile must come from DRAM does not count: all wait for
-it, and go on together. v0 is smaller when a thread waits for several loads one after the other in a visit, and much
-smaller when blocks share an SM, because then the scheduler prefers one of them.
+Blocks of one head that start together and do the same work ask for the same tile at the same time. Visits are gathered
+by tile and moment (`Fronts`); how long blocks really stay in step is the matter of `fmha.merging`.
 """
 
 from __future__ import annotations
@@ -22,26 +14,13 @@ from numpy.typing import NDArray
 
 from fmha.dispatch import Floats, Ints, blocks_in_order, deal
 from fmha.errors import LimitError
-from fmha.levels import Caches
 from fmha.mask import row_bounds
 from fmha.problem import Problem, Tiling
 from fmha.units import ceil_div, format_count
 
-IN_STEP_VISITS = 64.0  # v0 of a block that has its SM to itself and waits for one load in a visit
-AT_ONCE = 0.1  # visits: how far out of step blocks are within the first one
 SHRINKS = 0.9  # of the time of a visit: in proportion to the scores that a mask leaves in the tile
 MOST_ROWS = 1 << 22
 TICKS = 64  # of a visit: blocks that are closer than that ask at the same moment
-
-
-def in_step_visits(rounds: float, resident: float) -> float:
-    """v0: visits after which half of the merging is left, for `resident` blocks an SM and `rounds` loads in a row."""
-    return IN_STEP_VISITS / max(rounds, 1.0) / max(resident, 1.0) ** 2
-
-
-def coherence(visits: NDArray[Any] | float, v0: float) -> Floats:
-    """Share of merging that is left after `visits`: 1 at first, a half after v0."""
-    return np.asarray(1.0 / (1.0 + np.sqrt(np.asarray(visits, np.float64) / v0)))
 
 
 @dataclass(frozen=True)
@@ -228,40 +207,3 @@ def fronts(walked: Walk) -> Fronts:
     keys = np.zeros(len(rows), np.int64)
     np.maximum.at(keys, front, walked.visit_keys)
     return Fronts(front, strip[rows], moment[rows], keys, first)
-
-
-def requests(
-    walked: Walk, gathered: Fronts, awaited: NDArray[np.bool_], caches: Caches, sms: int, rounds: float, resident: float
-) -> Floats:
-    """Requests to L2 that each visit accounts for, [visits]: 1 alone, down to 1 / `merging_sms` in step.
-
-    Args:
-        awaited: [fronts] whether the strip must come from DRAM.
-        rounds: loads that a thread makes one after the other in a visit.
-        resident: blocks that share an SM, on average.
-    """
-    if not len(gathered.of_visit):
-        return np.zeros(0)
-    slot = walked.slot[walked.visit_block]
-    age = _age(slot, walked.moment, awaited[gathered.of_visit], walked.strip, resident)
-    # Blocks on one SM are in different squads: they do not merge, at best they find each other's tile in L1.
-    squads = (int(slot.max()) // sms + 1) * sms
-    squad = gathered.of_visit * squads + slot // sms * sms + (slot % sms) // caches.merging_sms
-    _, inside, members = np.unique(squad, return_inverse=True, return_counts=True)
-    left = np.bincount(inside, coherence(age, in_step_visits(rounds, resident))) / members
-    return np.asarray((1 - left * (1 - 1 / members))[inside])
-
-
-def _age(slot: Ints, moment: Ints, awaited: NDArray[np.bool_], strip: int, resident: float) -> Floats:
-    """How far each visit is out of step: visits on its slot before it, but for those that all had to wait for.
-
-    Blocks that share an SM do not wait together: another one takes the time.
-    """
-    order = np.lexsort((moment, slot))
-    step = np.where(awaited[order] & (resident <= 1), 0.0, float(strip))
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = np.diff(slot[order]) != 0
-    before = np.cumsum(step) - step
-    age = np.empty(len(order))
-    age[order] = before - before[begins][np.cumsum(begins) - 1] + step / 2 + AT_ONCE
-    return age

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fmha.levels import DIRTY_SHARE, MERGING_SMS
-from fmha.lockstep import AT_ONCE, IN_STEP_VISITS, SHRINKS
+from fmha.levels import DIRTY_SHARE, MERGING_SMS, READ_WAYS, WAYS
+from fmha.lockstep import SHRINKS
+from fmha.merging import AT_ONCE, IN_STEP_VISITS
 
 LAUNCH_US = 3.0
 WAVEFRONTS_REACHED = 0.98
@@ -31,7 +32,7 @@ class Constant(NamedTuple):
     source: str
 
 
-_RECORDED = "fitted to Nsight Compute's counters of kernels 01 and 02 on an H200 (driver 580)"
+_RECORDED = "fitted to Nsight Compute's counters of kernels 01 and 02 on an H200 (driver 580), 127 settings"
 FITTED: tuple[Constant, ...] = (
     Constant("SMs whose requests merge", f"{MERGING_SMS} neighbours in step", _RECORDED),
     Constant(
@@ -40,7 +41,8 @@ FITTED: tuple[Constant, ...] = (
     Constant("out of step within the first visit", f"{AT_ONCE:g} visits", _RECORDED),
     Constant("time of a visit that shrinks with a mask", f"{100 * SHRINKS:.0f} %", "recorded times, causal and not"),
     Constant("places that shared or written lines take in L2", "2", _RECORDED + "; as if both halves kept them"),
-    Constant("L2 for written lines", f"{100 * DIRTY_SHARE:.0f} %, in sets of 16", _RECORDED),
+    Constant("L2 for written lines", f"{100 * DIRTY_SHARE:.0f} %, in sets of {WAYS}", _RECORDED),
+    Constant("L2 for lines that are read", f"all of it, as if in sets of {READ_WAYS}", _RECORDED),
     Constant(
         "DRAM traffic of no kernel",
         f"{BACKGROUND_READ:g} MB/s read, {BACKGROUND_WRITE:g} MB/s written",
@@ -70,6 +72,11 @@ LIMITS_OF_THE_MODEL: tuple[str, ...] = (
     "power changes, and other work on the GPU.",
     "Merging of requests between L1 and L2 depends on which blocks are in step. It is followed only roughly; two "
     "readings of the hardware's own counters differ by up to 10 % there.",
+    "Unexplained: when a wave holds blocks of two or three heads (N=2048 with 32 x 32 tiles on 132 SMs), L2 is asked "
+    "for up to 20 % more than predicted. Perhaps SMs that find their head in L2 finish early and get the next blocks "
+    "out of turn; a simulation of that was wrong by as much the other way.",
+    "Unexplained: the time of kernel 01 with d=32 is predicted 29 % too short (one setting; all others had d of 64 or "
+    "more).",
     "Fitted to one H200, kernels 01 and 02, fp32. For other GPUs sizes, bandwidths and SM counts are replaced and the "
     "fitted numbers kept; nothing was measured there.",
     "Caches are cold before each function, as under Nsight Compute. In a real run naive attention finds the end of S "
@@ -81,7 +88,8 @@ HOW_THE_MODEL_WORKS: tuple[str, ...] = (
     "Blocks are dealt to SMs in block order, and every visit of a K/V tile gets its moment.",
     "L1 keeps what the block before on the same SM used last, in what shared memory leaves of the SM's storage.",
     "Four neighbouring SMs that ask for the same tile at the same moment need one request to L2. Blocks that wait for "
-    "DRAM together stay in step; otherwise they drift apart with every visit, and merging is lost.",
+    "DRAM together stay in step, and when they are all that run, they come back in step. Otherwise they drift apart "
+    "with every visit, and merging is lost.",
     "L2 throws out what was used longest ago. Tiles that several SMs use, and written ones, take two places in it.",
     "Time is that of the scarcest resource on the busiest SM: turns of shared memory's banks, issue slots, fp32 units, "
     "L2, DRAM.",
@@ -98,7 +106,7 @@ class Error(NamedTuple):
 
 # Computed by tests/core/test_forecast.py, which fails when they no longer hold.
 ERRORS_OF_THE_MODEL: tuple[Error, ...] = (
-    Error("L2 bytes", 0.03, 0.18),
+    Error("L2 bytes", 0.03, 0.17),
     Error("DRAM bytes", 0.01, 0.05),
     Error("time", 0.02, 0.11),
 )
@@ -134,3 +142,23 @@ def blind_sentence() -> str:
         for b in BLIND
     )
     return f"{BLIND[0].of} settings measured after the model was fixed, and used for no fit until then: {parts}."
+
+
+# Of the model as it is now, over all that was ever measured, the 13 among it; tests/core/test_forecast.py.
+EVERYTHING: tuple[Error, ...] = (
+    Error("L2 bytes", 0.03, 0.20),
+    Error("DRAM bytes", 0.01, 0.12),
+    Error("time", 0.02, 0.30),
+)
+SETTINGS = 127
+
+
+def since_then() -> str:
+    """What was done about `BLIND`, for a page."""
+    parts = ", ".join(f"{e.what} {100 * e.largest:.0f} % (median {100 * e.median:.0f} %)" for e in EVERYTHING)
+    return (
+        "They showed that SMs which all work on one long head stay in step far longer than assumed; the rule for those "
+        f"that wait together was changed. Largest errors over all {SETTINGS} settings since: {parts}. With the fitted "
+        "numbers chosen anew on a random half, fifty times, the median error of L2 bytes of the other half was 1 to 4 "
+        "%, and 0 to 4 of its 64 settings were off by more than 20 %."
+    )

@@ -6,7 +6,14 @@ import streamlit as st
 
 from fmha.measurement import shipped
 from fmha.model_errors import STATED, Off, against
-from fmha.model_facts import ERRORS_OF_THE_MODEL, FITTED, HOW_THE_MODEL_WORKS, LIMITS_OF_THE_MODEL, blind_sentence
+from fmha.model_facts import (
+    ERRORS_OF_THE_MODEL,
+    FITTED,
+    HOW_THE_MODEL_WORKS,
+    LIMITS_OF_THE_MODEL,
+    blind_sentence,
+    since_then,
+)
 from fmha.ui import controls
 from fmha.ui.hood_words import LEVEL_NAMES
 
@@ -31,7 +38,7 @@ def trust_box() -> None:
         )
         + ". The model's free numbers were fitted to such runs, so expect more elsewhere."
     )
-    st.markdown(f"**The hardest test so far:** {blind_sentence()}")
+    st.markdown(f"**The hardest test so far:** {blind_sentence()} {since_then()}")
     st.markdown("**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in LIMITS_OF_THE_MODEL))
     with st.expander("How it works"):
         st.markdown("\n".join(f"- {line}" for line in HOW_THE_MODEL_WORKS))

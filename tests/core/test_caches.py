@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,12 +17,15 @@ from fmha.errors import LimitError, ProblemError
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.levels import Caches, Levels, TensorBytes, caches_of, together
-from fmha.lockstep import AT_ONCE, coherence, fronts, in_step_visits, reach, walk
+from fmha.lockstep import fronts, reach, walk
+from fmha.merging import AT_ONCE, age, coherence, in_step_visits
 from fmha.problem import Problem, Tiling
 from fmha.traffic import closed_form, compulsory_bytes
 
 HUGE = 10**15
-ALONE = Caches(l1_bytes=0, l2_bytes=HUGE, copies=1, merging_sms=1)  # no L1, no merging, everything fits into L2
+ALONE = Caches(
+    l1_bytes=0, l2_bytes=HUGE, copies=1, merging_sms=1, read_ways=None
+)  # no L1, no merging, everything fits into L2
 TINY = Problem(N=4, d=8)  # tiles of 2 x 8 floats: 64 bytes each
 TWO = Tiling(2, 2)
 
@@ -84,6 +88,33 @@ def test_coherence() -> None:
     assert coherence(5, 5) == 0.5
     assert in_step_visits(2, 1) == in_step_visits(1, 1) / 2
     assert in_step_visits(1, 3) == pytest.approx(in_step_visits(1, 1) / 9)
+
+
+def test_waiting_for_dram_together_brings_blocks_back_in_step() -> None:
+    """One slot, five visits; tiles held, held, missing, half missing, held. Age is that of the middle of a visit."""
+    slot, moment = np.zeros(5, np.int64), np.arange(5) * 64
+    missing = np.array([0.0, 0.0, 1.0, 0.5, 0.0])
+    nobody, everybody = np.zeros(5, bool), np.ones(5, bool)
+    assert age(slot, moment, missing, nobody, 1) - AT_ONCE == pytest.approx([0.5, 1.5, 2, 2.25, 3])
+    # Everybody: the missing tile brings all back to 0; of the half missing one half a visit stays, and half is kept.
+    found = age(slot, moment, missing, everybody, 1) - AT_ONCE
+    root = 0.5**0.5
+    assert found == pytest.approx([0.5, 1.5, 0, 1 - root, 0.5 + 0.5])
+    # Two tiles taken as one do what two visits do.
+    pairs = age(slot[:3], moment[:3], np.array([0.0, 0.5, 0.0]), everybody[:3], 2) - AT_ONCE
+    assert pairs == pytest.approx([1, (2 + 1) * 0.5, ((2 + 1) / 2 + 1) / 2 + 1])
+
+
+def test_only_the_whole_gpu_forgets() -> None:
+    """Two heads at once never wait for one tile; alone, the second time over K and V only what L2 lost is awaited."""
+    alone, two = Problem(N=64, H=1, d=8), Problem(N=64, H=2, d=8)
+    small = replace(ALONE, l2_bytes=1024, merging_sms=2)  # every pass comes from DRAM
+    first = q_outer(alone, TWO, small, sms=2)
+    kept = float(coherence(AT_ONCE, in_step_visits(1, 1)))
+    assert first.all.merged == pytest.approx(kept * first.all.read / 2, rel=0.05)
+    large = q_outer(alone, TWO, replace(ALONE, merging_sms=2), sms=2)  # only the first does
+    assert large.all.merged < first.all.merged
+    assert q_outer(two, TWO, replace(ALONE, merging_sms=2), sms=64).all.merged > 0
 
 
 def test_causal_blocks_start_when_shorter_ones_end() -> None:
