@@ -160,5 +160,6 @@ def since_then() -> str:
         "They showed that SMs which all work on one long head stay in step far longer than assumed. The rule for those "
         "that wait together was changed, so they are no blind test of it any more. Largest errors over all "
         f"{SETTINGS} settings since: {parts}. With the fitted numbers chosen anew on a random half, fifty times, the "
-        "median error of L2 bytes of the other half was 1 to 4 %, and 0 to 4 of its 64 settings were off by more than 20 %."
+        "median error of L2 bytes of the other half was 1 to 4 %, and 0 to 4 of its 64 settings were off by more than "
+        "20 %."
     )
