@@ -126,6 +126,20 @@ def run(options: argparse.Namespace) -> None:
             print(text, end="")  # minutes of work are not lost
             raise FmhaError(f"{path} cannot be written ({error.strerror}), so the recording was printed.") from None
         _say(f"recording written to {path} ({format_bytes(len(text))})")
+    refuse_wrong(recording)
+
+
+def refuse_wrong(recording: Recording) -> None:
+    """End in an error where a kernel's result was wrong: it was given no time, and scripts must notice."""
+    wrong = [
+        f"kernel {entry.name} with {_title({'problem': run.problem})} is {entry.check.verdict}"
+        for run in recording.runs
+        for entry in run.entries
+        if entry.is_kernel and entry.check is not None and not entry.check.ok
+    ]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise FmhaError(f"{wrong[0]}{more}; no time is recorded for a wrong result.")
 
 
 def _check_out(out: str | None) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
-from fmha import Problem, Tiling
+from fmha import FmhaError, Problem, Tiling
 from fmha.check import Check
 from fmha.cli import bench, main
 from fmha.hardware import DriverFacts
@@ -114,3 +115,9 @@ def test_recordings_are_joined_and_shown() -> None:
     flash, absent = bench.table(whole)
     assert "02 8x8" in flash and "1.00 ms" in flash and "0.01 TFLOP/s" in flash and "right" in flash
     assert absent.endswith("not offered")
+    bench.refuse_wrong(whole)
+    spoiled = dataclasses.replace(right, ok=False, verdict="wrong: O is off by 1")
+    entry = dataclasses.replace(entries[0], check=spoiled, time=None)
+    bad = Recording(whole.device, "now", (dataclasses.replace(whole.runs[0], entries=(entry,)),), "fmha")
+    with pytest.raises(FmhaError, match="kernel 02 with B=1 H=1 N=100 d=64 is wrong: O is off by 1; no time"):
+        bench.refuse_wrong(bad)
