@@ -94,7 +94,7 @@ def button(at: AppTest, label: str) -> Any:
 
 
 def finished(at: AppTest) -> AppTest:
-    """Wait for the request under way, and look at the page after it. One that fails at once may be collected already."""
+    """Wait for the request under way, and look at the page after it. One that fails at once may be gone already."""
     desk = live.desk_in(at.session_state)
     assert desk.asked is not None
     if desk.ticket is not None:
