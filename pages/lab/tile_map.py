@@ -21,14 +21,14 @@ from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_ratio, format_time_us
 
-LENGTHS = [2**e for e in range(7, 18)]  # longer ones take the model of bytes too long
+LENGTHS = [2**e for e in range(7, 16)]  # longer ones take the model of bytes too long
 KEY = "tiles"
 METRICS: tuple[Metric, ...] = ("requested", "l2", "time", "occupancy", "recorded")
 FIRST = {"02": (32, 32), "fa2": (128, 64), "fa3": (128, 128)}  # the cell that is framed on a fresh page
 DESIGN_NAMES = {"02": "kernel 02", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3"}
 LARGEST = 1 << 20
 # Visits that the model of a cell follows. L2 bytes are a few percent off; time hangs on shared memory, not on them.
-VISITS = {"l2": 4_000, "time": 500}
+VISITS = {"l2": 2_000, "time": 500}
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
