@@ -197,6 +197,20 @@ def update_url() -> None:
         st.query_params.from_dict(wanted)  # one message for all; it leaves Streamlit's embed parameters alone
 
 
+def catch_up() -> None:
+    """At the start of a fragment: run the whole page if one of its controls was moved without the page noticing.
+
+    What changes within one frame the browser tells in one message, and if a fragment is part of it, the message asks
+    for a run of that fragment alone: the control outside it would show a value that nothing on the page follows.
+    """
+    ctx = get_script_run_ctx(suppress_warning=True)
+    if ctx is None or not ctx.fragment_ids_this_run:
+        return
+    for name, entry in _book().drawn.items():
+        if entry.current and st.session_state.get(name, entry.value) not in (entry.value, None):
+            st.rerun()
+
+
 def _range(lo: Any, hi: Any, step: Any) -> Range:
     """Bounds as plain numbers of one type: Streamlit takes three ints or three floats, not a mixture."""
     bounds = [_plain(x) for x in (lo, hi, step)]
@@ -267,6 +281,7 @@ def _fixed(label: str, shown: str) -> None:
 __all__ = [
     "CAUSAL",
     "assign",
+    "catch_up",
     "causal",
     "choice",
     "hidden",

@@ -173,6 +173,7 @@ def opening_event(run: Run, sm: int) -> int:
 @st.fragment
 def show(arguments: tuple[Any, ...], race: bool, l2_kib: int, rows: str) -> None:
     """Player and what follows it. A fragment: choosing a moment redraws only this."""
+    controls.catch_up()
     at = moment()
     with explained_errors():
         now = played(*arguments)

@@ -195,6 +195,26 @@ def test_a_slider_that_leaves_the_schedule_alone_leaves_the_place_alone(visitor:
     player.visit.check()
 
 
+def test_a_setting_and_a_chosen_moment_within_one_frame_both_count(visitor: Opener) -> None:
+    """The browser tells both in one message, which asks for a run of the player's part of the page alone."""
+    player = Player(visitor, "input=random")
+    scores = "window.__fmhaPlayer.controller.data.meta.S_high"
+    high = player.page.evaluate(scores)
+    player.page.locator(".st-key-seed input").fill("7")
+    player.page.evaluate(
+        """() => {
+          const player = window.__fmhaPlayer;
+          player.controller.act("focus", 3);
+          player.component.setStateValue("at", player.controller.chosen());
+          const enter = { key: "Enter", code: "Enter", keyCode: 13, bubbles: true };
+          document.querySelector(".st-key-seed input").dispatchEvent(new KeyboardEvent("keydown", enter));
+        }"""
+    )
+    player.page.wait_for_function(f"{scores} !== {high}")
+    player.page.wait_for_function("location.search.includes('seed=7') && location.search.includes('sm=3')")
+    player.visit.check()
+
+
 def test_race_shows_both_and_flash_ends_first(visitor: Opener) -> None:
     player = Player(visitor, "race=1&N=256&d=4")
     ends = player.page.evaluate("window.__fmhaPlayer.controller.data.meta.end")
