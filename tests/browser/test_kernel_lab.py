@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +20,9 @@ Lab = Callable[..., Visit]
 
 
 @pytest.fixture(scope="module")
-def lab_server(browser: Browser) -> Iterator[str]:
+def lab_server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FMHA_TEST_RUN_S", "0.6")  # how long a run takes
+        patch.setenv("FMHA_TEST_HOLD", str(tmp_path_factory.mktemp("hold")))  # a run ends when it is let go
         with serve(ROOT / "tests" / "app" / "lab_app.py") as url:
             yield url
 
@@ -59,10 +60,12 @@ def own_result(visit: Visit) -> Locator:
     return visit.page.get_by_text("Your run on NVIDIA H200").first
 
 
-def start(visit: Visit) -> None:
-    """Press Run, and wait until the worker tells how far it is."""
+def start(visit: Visit, *, to_its_end: bool = True) -> None:
+    """Press Run, wait until the page tells how far the worker is, and let the run go on to its end."""
     run_button(visit).click()
     visit.page.get_by_test_id("stProgress").filter(has_text="timing").wait_for()
+    if to_its_end:
+        Path(os.environ["FMHA_TEST_HOLD"], "go").touch()
 
 
 def test_a_run_goes_to_its_result_also_behind_another_page(lab: Lab) -> None:
@@ -91,7 +94,7 @@ def test_a_run_goes_to_its_result_also_behind_another_page(lab: Lab) -> None:
 def test_settings_moved_during_a_run_keep_their_values_and_cancel_acts_at_once(lab: Lab) -> None:
     """The last value wins, and the run says what it belongs to (D02 d)."""
     visit = lab(f"{SMALL}&seed=1")
-    start(visit)
+    start(visit, to_its_end=False)
     handle(visit, "N").focus()
     for _ in range(3):
         visit.page.keyboard.press("ArrowRight", delay=5)
@@ -116,7 +119,7 @@ def test_a_link_opens_the_same_settings(lab: Lab) -> None:
     assert "Br = 16 · Bc = 64" in text and " is used." not in text, "all settings are taken as asked"
     assert "asked seed = 7, recorded seed = 0" in text or "No result of this kernel" in text
     assert "Nk=200" in visit.query() and "Hk=2" in visit.query() and "show=3" in visit.query()
-    run_button(visit).click()
+    start(visit)
     own_result(visit).wait_for()
     visit.settled()
     said = "B = 2 · H = 4 · Hk = 2 · Nq = 1,000 · Nk = 200 · d = 80 · Br = 16 · Bc = 64 · causal = top-left"
