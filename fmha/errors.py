@@ -7,6 +7,7 @@
     |-- LimitError        asked for more than this machine should be made to hold
     |-- GpuError          the GPU, its driver or its tools cannot do it
     |   `-- BuildError    a kernel could not be compiled
+    |-- TraceError        a kernel could not be run on the CPU to its end
     `-- SimulationError   the simulator caught an illegal access (a bug in a schedule or in an event table)
 
 The text is one sentence for the person who asked: what was asked, what is allowed, what to try.
@@ -50,3 +51,7 @@ class BuildError(GpuError):
         super().__init__(text)
         self.command = command
         self.output = output
+
+
+class TraceError(FmhaError):
+    """A kernel could not be run on the CPU to its end: it crashed, it did not end, or there is no compiler for it."""

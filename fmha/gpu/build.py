@@ -18,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fmha import build_cache
 from fmha.errors import BuildError
-from fmha.gpu import cubin_cache, toolchain
-from fmha.gpu.processes import run_bounded
+from fmha.folders import cache_folder
+from fmha.gpu import toolchain
 from fmha.gpu.toolchain import Compiler
+from fmha.processes import run_bounded
 
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 AT_SOURCE = re.compile(r"(\(\d+\)|:\d+(:\d+)?): *(catastrophic |fatal )?error")
@@ -54,7 +56,7 @@ def build(
 ) -> Binary:
     """Compile `source` for `arch` ("sm_90", "sm_90a"), each of `defines` as a -D, or take it from the cache.
 
-    `options` go to whichever compiler is used. `cache` is a folder (default: `cubin_cache.default_folder`),
+    `options` go to whichever compiler is used. `cache` is a folder (default: `cache_folder("kernels")`),
     `timeout_s` bounds one compiler run, `compilers` are those that may be used (default: all found), and `driver` is
     the CUDA version that the driver supports: a compiler of a later major version is then left out.
     Raises BuildError, whose `command` and `output` say all.
@@ -68,13 +70,13 @@ def build(
         raise BuildError(f"{source.name} cannot be compiled for {arch}. {what} {remedy}")
     notes = [f"{c} is not used: {_unfit(c, arch)}." for c in found[:1] if c not in usable]
     given = [*(f"-D{name}={value}" for name, value in defines.items()), *options]
-    folder = cubin_cache.default_folder() if cache is None else cache
+    folder = cache_folder("kernels") if cache is None else cache
     content = _fingerprint(source, given)
     keys = [_key(content, arch, compiler, given) for compiler in usable]
     for key in keys:
         if (kept := _KEPT_HERE.get(key)) is not None:
             return replace(kept, seconds=time.monotonic() - begun)
-        if (entry := cubin_cache.read(folder, key)) is not None:
+        if (entry := build_cache.read(folder, key)) is not None:
             cubin, facts = entry
             spent = time.monotonic() - begun
             return Binary(cubin, facts["compiler"], tuple(facts["options"]), facts["log"], spent, True, tuple(notes))
@@ -94,7 +96,7 @@ def build(
         if _fingerprint(source, given) != content:
             return made  # edited meanwhile: an entry might lie
         facts = {"compiler": made.compiler, "options": used, "log": log, "source": source.name}
-        if why := cubin_cache.write(folder, key, made.cubin, facts):
+        if why := build_cache.write(folder, key, made.cubin, facts):
             note = f"The folder {folder} cannot be written ({why}); kernels are compiled anew in each session."
             made = replace(made, notes=(*notes, note))
             _keep_here(key, replace(made, cached=True))

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha.gpu import cubin_cache, toolchain
-from fmha.gpu.processes import run_bounded
+from fmha import build_cache
+from fmha.folders import cache_folder
+from fmha.gpu import toolchain
 from fmha.gpu.toolchain import Compiler, arch_of
+from fmha.processes import run_bounded
 
 PROBE = Path(__file__).with_name("probe.py")
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
@@ -186,7 +188,7 @@ def _compilers(facts: Facts) -> list[Finding]:
 
 def collect(timeout_s: float = 10.0) -> Facts:
     """The facts of this machine. Never raises for what it finds."""
-    folder = cubin_cache.default_folder()
+    folder = cache_folder("kernels")
     with ThreadPoolExecutor(2) as pool:
         probed = pool.submit(_probe, timeout_s)
         compilers = pool.submit(toolchain.compilers, timeout_s)
@@ -194,7 +196,7 @@ def collect(timeout_s: float = 10.0) -> Facts:
             **probed.result(),
             "compilers": compilers.result(),
             "cache": str(folder),
-            "cache_error": cubin_cache.complaint(folder),
+            "cache_error": build_cache.complaint(folder),
         }
     return Facts(**facts)
 

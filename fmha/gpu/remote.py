@@ -15,8 +15,8 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, cast
 
-from fmha.gpu.processes import kill_tree
 from fmha.gpu.protocol import ProtocolError, encode, read_frame, write_frame
+from fmha.processes import kill_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG_LINES = 200

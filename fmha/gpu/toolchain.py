@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from fmha.gpu.processes import run_bounded
+from fmha.processes import run_bounded
 
 ASK_TIMEOUT_S = 20.0
 ASK_AGAIN_S = 60.0  # after a complaint

@@ -30,8 +30,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from fmha.errors import FmhaError, GpuError
-from fmha.gpu.processes import descendants, kill_all
 from fmha.gpu.protocol import Failure, ProtocolError, encode, read_frame, write_frame
+from fmha.processes import descendants, kill_all
 
 PROGRESS_EVERY_S = 0.05
 

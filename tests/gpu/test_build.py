@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from fmha import build_cache
 from fmha.errors import BuildError
+from fmha.folders import cache_folder
 from fmha.gpu import build as build_module
-from fmha.gpu import cubin_cache, toolchain
+from fmha.gpu import toolchain
 from fmha.gpu.build import Binary, build
 from fmha.gpu.toolchain import Compiler
 from tests.tools import need
@@ -101,7 +103,7 @@ def compile_(source: Path, cache: Path, compiler: Compiler, **defines: int | str
 
 
 def entries(cache: Path) -> list[Path]:
-    return sorted(cache.glob(f"*{cubin_cache.SUFFIX}"))
+    return sorted(cache.glob(f"*{build_cache.SUFFIX}"))
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=[p.name for p in KERNELS])
@@ -262,8 +264,8 @@ def test_a_folder_that_cannot_be_written_works_with_a_note(source: Path, tmp_pat
     assert made.notes[0].startswith(f"The folder {cache} cannot be written (")
     again = compile_(source, cache, compiler)  # kept in this process
     assert again.cached and again.notes == made.notes and calls.read_text() == "call\n"
-    assert cubin_cache.complaint(cache)
-    assert cubin_cache.complaint(tmp_path / "new") is None and not list((tmp_path / "new").iterdir())
+    assert build_cache.complaint(cache)
+    assert build_cache.complaint(tmp_path / "new") is None and not list((tmp_path / "new").iterdir())
 
 
 def test_an_old_cache_that_cannot_be_written_is_still_read(source: Path, tmp_path: Path) -> None:
@@ -278,34 +280,34 @@ def test_an_old_cache_that_cannot_be_written_is_still_read(source: Path, tmp_pat
 
 
 def test_the_cache_keeps_what_was_used_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubin_cache, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(build_cache, "MAX_ENTRIES", 4)
     for number in range(4):
-        assert cubin_cache.write(tmp_path, f"k{number}", b"x", {}) is None
-        os.utime(tmp_path / f"k{number}{cubin_cache.SUFFIX}", (number + 1.0, number + 1.0))
-    (tmp_path / f"left{cubin_cache.UNFINISHED}").touch()
-    os.utime(tmp_path / f"left{cubin_cache.UNFINISHED}", (1, 1))
+        assert build_cache.write(tmp_path, f"k{number}", b"x", {}) is None
+        os.utime(tmp_path / f"k{number}{build_cache.SUFFIX}", (number + 1.0, number + 1.0))
+    (tmp_path / f"left{build_cache.UNFINISHED}").touch()
+    os.utime(tmp_path / f"left{build_cache.UNFINISHED}", (1, 1))
     (tmp_path / "of another program").touch()
-    assert cubin_cache.read(tmp_path, "k0") == (b"x", {"key": "k0"})
-    cubin_cache.write(tmp_path, "k4", b"x", {})
+    assert build_cache.read(tmp_path, "k0") == (b"x", {"key": "k0"})
+    build_cache.write(tmp_path, "k4", b"x", {})
     assert {path.name.split(".")[0] for path in tmp_path.iterdir()} == {"k0", "k2", "k3", "k4", "of another program"}
     for number, name in enumerate(("k0", "k2", "k3", "k4")):
-        os.utime(tmp_path / f"{name}{cubin_cache.SUFFIX}", (number + 1.0, number + 1.0))
-    room = (tmp_path / f"k4{cubin_cache.SUFFIX}").stat().st_size * 2 + 1000
-    monkeypatch.setattr(cubin_cache, "MAX_BYTES", room)
-    cubin_cache.write(tmp_path, "k5", b"x" * 1000, {})
+        os.utime(tmp_path / f"{name}{build_cache.SUFFIX}", (number + 1.0, number + 1.0))
+    room = (tmp_path / f"k4{build_cache.SUFFIX}").stat().st_size * 2 + 1000
+    monkeypatch.setattr(build_cache, "MAX_BYTES", room)
+    build_cache.write(tmp_path, "k5", b"x" * 1000, {})
     assert [path.name.split(".")[0] for path in entries(tmp_path)] == ["k4", "k5"]
 
 
 def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FMHA_CACHE", str(tmp_path))
-    assert cubin_cache.default_folder() == tmp_path
+    assert cache_folder("kernels") == tmp_path
     monkeypatch.delenv("FMHA_CACHE")
     if sys.platform.startswith("linux"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert cubin_cache.default_folder() == tmp_path / "fmha-lab" / "kernels"
+        assert cache_folder("kernels") == tmp_path / "fmha-lab" / "kernels"
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setenv("HOME", str(tmp_path))
-        assert cubin_cache.default_folder() == tmp_path / ".cache" / "fmha-lab" / "kernels"
+        assert cache_folder("kernels") == tmp_path / ".cache" / "fmha-lab" / "kernels"
 
 
 def test_a_mistake_in_the_source_is_told_in_one_sentence(source: Path, compiler: Compiler, tmp_path: Path) -> None:

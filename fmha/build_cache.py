@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: one file an entry, which carries its own checksum and what the compiler said.
+"""Compiled kernels on disk: one file an entry, which carries its own checksum and facts about the build.
 
 An entry is written under another name and then renamed, so that no reader ever sees half of one, whoever else is
 writing. One that is damaged all the same counts as missing.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -17,29 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MAGIC = b"FMHA cubin 1\n"
-SUFFIX, UNFINISHED = ".fmha-cubin", ".fmha-part"
+MAGIC = b"FMHA build 1\n"
+SUFFIX, UNFINISHED = ".fmha-build", ".fmha-part"
 MAX_ENTRIES = 512
 MAX_BYTES = 256 * 1024**2
 STALE_S = 3600.0  # an unfinished file this old was left by a process that died
 
 
-def default_folder() -> Path:
-    """$FMHA_CACHE, or `fmha-lab/kernels` in the user's folder for caches."""
-    if chosen := os.environ.get("FMHA_CACHE"):
-        return Path(chosen)
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111  (Path.home() raises where there is none)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "fmha-lab" / "kernels"
-
-
 def read(folder: Path, key: str) -> tuple[bytes, dict[str, Any]] | None:
-    """The cubin and its facts, or None: not there, or not whole."""
+    """The binary and its facts, or None: not there, or not whole."""
     path = folder / f"{key}{SUFFIX}"
     try:
         data = path.read_bytes()
@@ -56,10 +41,10 @@ def read(folder: Path, key: str) -> tuple[bytes, dict[str, Any]] | None:
     return (body[8 + size :], facts) if facts.get("key") == key else None
 
 
-def write(folder: Path, key: str, cubin: bytes, facts: Mapping[str, Any]) -> str | None:
+def write(folder: Path, key: str, binary: bytes, facts: Mapping[str, Any]) -> str | None:
     """Keep an entry. None when that worked, else why not."""
     text = json.dumps({**facts, "key": key}).encode()
-    body = len(text).to_bytes(8, "little") + text + cubin
+    body = len(text).to_bytes(8, "little") + text + binary
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=UNFINISHED, dir=folder)

@@ -1,0 +1,148 @@
+"""What a compiler's assembly text says, and what it has to say for the runtime: sites and shared variables.
+
+A kernel compiled with `-fsanitize=thread -S` calls a hook at every load and store. Each such call gets a number, its
+*site*, in the first argument register that the call leaves free; the `.loc` directives before it name its source
+line. Static variables, which are what `__shared__` became, are listed for the runtime and get room behind them, so
+that an index too far is noticed.
+Works on x86-64 and arm64, for ELF and Mach-O, on what g++ and clang write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+FLOP_KINDS = 5  # add, mul, div, special (exp, log, sqrt), max
+RED_ZONE = 256  # bytes behind each shared variable that belong to none
+
+# The hooks, and how many whole-number arguments the compiler passes to each.
+_ARGUMENTS = {
+    "read_range": 2, "write_range": 2, "memcpy": 3, "memmove": 3, "memset": 3,
+}  # fmt: skip
+_RUNTIME_CALLS = {"fmha_vector_copy": 3, "fmha_atomic_add_f32": 1, "fmha_atomic_i32": 3, "fmha_atomic_cas": 3}
+_CALL = re.compile(
+    r"^\s*(?:callq?|jmpq?|bl|b)\s+_?(__tsan_(?:(?:unaligned_|volatile_)*(?P<way>read|write)(?P<size>\d+)"
+    r"|(?P<other>read_range|write_range|memcpy|memmove|memset))|(?P<own>fmha_(?:vector_copy|atomic_\w+)))\b"
+)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"(?P<folder>[^"]*)"\s+)?"(?P<name>[^"]*)"')
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_COMM = re.compile(r"^(\s*\.comm\s+)([\w.$]+),\s*(\d+)(.*)$")
+_ZEROFILL = re.compile(r"^(\s*\.zerofill\s+__DATA\s*,\s*__bss\s*,\s*)([\w.$]+)\s*,\s*(\d+)(.*)$")
+_LABEL = re.compile(r"^([\w.$]+):")
+_ZERO = re.compile(r"^\s*\.(?:zero|skip|space)\s+(\d+)")
+_SECTION = re.compile(r"^\s*\.(?:section\s+(\S+?)(?:,|\s|$)|(text|data|bss)\b)")
+_X86 = ("edi", "esi", "edx", "ecx", "r8d")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A load or store in the source: file (its name), line (from 1), and for plain ones nbytes a thread."""
+
+    file: str
+    line: int
+    is_write: bool
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The text to assemble, and what its numbers mean. statics: (name in the source, bytes)."""
+
+    text: str
+    sites: tuple[Site, ...]
+    statics: tuple[tuple[str, int], ...]
+
+
+def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho: bool) -> Assembly:
+    """Rewrite a compiler's output.
+
+    Args:
+        sources: names of the files whose lines count; code inlined from any other belongs to the line it is used on.
+        lines: of the longest source, for the counters of arithmetic by line.
+        machine: "x86_64" or "arm64".
+    """
+    files: dict[str, str] = {}
+    line = ("", 0)
+    sites: list[Site] = [Site("", 0, False, 0)]  # 0: none
+    statics: list[tuple[str, int]] = []
+    out: list[str] = []
+    section, label = "", ""
+
+    def static(symbol: str, nbytes: int) -> None:
+        if (name := _variable(symbol.removeprefix("_") if is_macho else symbol)) is not None:
+            statics.append((name, nbytes))
+            symbols.append(symbol)
+
+    symbols: list[str] = []
+    number: Callable[[int, int], str] = _x86_number if machine == "x86_64" else _arm_number
+    for row in text.splitlines():
+        if found := _LOC.match(row):
+            name = files.get(found[1], "")
+            if name in sources and found[2] != "0":
+                line = (name, int(found[2]))
+        elif found := _FILE.match(row):
+            files[found[1]] = PurePath(found["name"]).name
+        elif found := _CALL.match(row):
+            way, own, other = found["way"], found["own"], found["other"]
+            before = 1 if way else _RUNTIME_CALLS[own] if own else _ARGUMENTS[other]
+            is_write = way == "write" or bool(own) or other not in (None, "read_range")
+            out.append(number(before, len(sites)))
+            sites.append(Site(*line, is_write, int(found["size"] or 4)))
+        elif found := _COMM.match(row) or _ZEROFILL.match(row):
+            static(found[2], int(found[3]))
+            row = f"{found[1]}{found[2]},{int(found[3]) + RED_ZONE}{found[4]}"
+        elif found := _SECTION.match(row):
+            section = found[1] or found[2]
+        elif found := _LABEL.match(row):
+            label = found[1]
+        elif "bss" in section and (found := _ZERO.match(row)) and label.startswith("_Z"):
+            static(label, int(found[1]))
+            row = f"\t.zero\t{int(found[1]) + RED_ZONE}"
+        elif re.match(rf"^\s*\.size\s+{re.escape(label)},\s*\d+", row) and "bss" in section:
+            continue  # it is larger now, and nobody asks
+        out.append(row)
+    out.extend(_tables(symbols, statics, lines, is_macho=is_macho))
+    return Assembly("\n".join(out) + "\n", tuple(sites), tuple(statics))
+
+
+def _variable(symbol: str) -> str | None:
+    """The name in the source of a static variable of a function or a file; None for what the compiler made up."""
+    if symbol.startswith("_ZL"):
+        found = re.match(r"_ZL(\d+)", symbol)
+        return symbol[found.end() : found.end() + int(found[1])] if found else None
+    if not symbol.startswith("_ZZ"):
+        return None
+    for found in reversed(list(re.finditer(r"E(\d+)(?=[A-Za-z_])", symbol))):
+        name = symbol[found.end() : found.end() + int(found[1])]
+        if re.fullmatch(r"(_\d+|_\d+_)?", symbol[found.end() + int(found[1]) :]) and len(name) == int(found[1]):
+            return name
+    return None
+
+
+def _x86_number(before: int, site: int) -> str:
+    return f"\tmovl\t${site}, %{_X86[before]}"
+
+
+def _arm_number(before: int, site: int) -> str:
+    return f"\tmovz\tw{before}, #{site}"
+
+
+def _tables(symbols: list[str], statics: list[tuple[str, int]], lines: int, *, is_macho: bool) -> list[str]:
+    """The builder's part of what runtime.c asks for: fmha_statics, fmha_flops, fmha_flop_lines."""
+    u = "_" if is_macho else ""
+    constants = "\t.section\t__DATA,__const" if is_macho else '\t.section\t.data.rel.ro,"aw"'
+    out = [constants, "\t.p2align\t3", f"\t.globl\t{u}fmha_statics", f"{u}fmha_statics:"]
+    for symbol, (_, nbytes) in zip(symbols, statics, strict=True):
+        out += [f"\t.quad\t{symbol}", f"\t.quad\t{nbytes}"]
+    out += [
+        "\t.quad\t0",
+        "\t.quad\t0",
+        f"\t.globl\t{u}fmha_flop_lines",
+        f"{u}fmha_flop_lines:",
+        f"\t.quad\t{lines + 1}",
+    ]
+    out += ["\t.data", "\t.p2align\t3", f"\t.globl\t{u}fmha_flops", f"{u}fmha_flops:"]
+    # Not .bss: there the runtime looks for shared variables.
+    return [*out, f"\t.fill\t{FLOP_KINDS * (lines + 1)}, 8, 0"]

@@ -1,0 +1,256 @@
+"""From an unmodified .cu file to a program that runs its kernels on the CPU; cached by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fmha import build_cache
+from fmha.errors import BuildError
+from fmha.folders import cache_folder
+from fmha.kernels import included
+from fmha.processes import run_bounded
+from fmha.trace.assembly import Site, prepare
+from fmha.trace.compilers import CppCompiler, compiler, machine
+
+NATIVE = Path(__file__).resolve().parent / "native"
+HEADER, RUNTIME = NATIVE / "cuda_on_cpu.h", NATIVE / "runtime.c"
+COMPILE_LIMIT_S = 120.0
+DYNAMIC_ROOM = 232_448  # bytes that `extern __shared__` can name: what an H200 allows a block
+Mode = Literal["trace", "flops"]
+
+# -O1: -O0 would count what any compiler keeps in registers, and higher levels duplicate and merge accesses.
+_FLAGS = (
+    "-std=gnu++17", "-O1", "-g1", "-w", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables",
+    "-fno-threadsafe-statics", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-common",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel file compiled for the CPU. binary: an executable file's bytes; sites, statics: what its numbers mean
+    (`fmha.trace.assembly`); functions: the kernels by index; seconds: what it took, cached or not."""
+
+    binary: bytes
+    functions: tuple[str, ...]
+    sites: tuple[Site, ...]
+    statics: tuple[tuple[str, int], ...]
+    compiler: str
+    seconds: float
+    is_cached: bool
+
+
+def build(
+    source: Path,
+    functions: Sequence[str],
+    defines: Mapping[str, int],
+    mode: Mode = "trace",
+    *,
+    text: str | None = None,
+    cache: Path | None = None,
+) -> Program:
+    """Compile the kernels `functions` of a .cu file, each of `defines` as a -D, or take them from the cache.
+
+    mode: "trace" reports every load and store, "flops" counts arithmetic instead. text: to be used in place of the
+    source file's; its headers are still found beside the file.
+
+    Raises:
+        BuildError: the source does not compile; `command` and `output` say all. TraceError: no compiler.
+    """
+    begun = time.perf_counter()
+    cpp = compiler()
+    files = {path.name: path.read_text(encoding="utf-8") for path in included(source)}
+    if text is not None:
+        files[source.name] = text
+    parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
+    parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
+    parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
+    parts += [
+        Path(__file__).read_text(encoding="utf-8"),
+        Path(prepare.__code__.co_filename).read_text(encoding="utf-8"),
+    ]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    folder = cache_folder("traces") if cache is None else cache
+    if (entry := build_cache.read(folder, key)) is not None:
+        binary, facts = entry
+        return _program(binary, facts, time.perf_counter() - begun, is_cached=True)
+    runtime = _Runtime(cpp, folder, _grain(files))
+    with tempfile.TemporaryDirectory(prefix="fmha-trace-") as name:
+        binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
+    build_cache.write(folder, key, binary, facts)  # a folder that cannot be written costs time only
+    return _program(binary, facts, time.perf_counter() - begun, is_cached=False)
+
+
+def _program(binary: bytes, facts: Mapping[str, Any], seconds: float, *, is_cached: bool) -> Program:
+    return Program(
+        binary,
+        tuple(facts["functions"]),
+        tuple(Site(**site) for site in facts["sites"]),
+        tuple((name, nbytes) for name, nbytes in facts["statics"]),
+        facts["compiler"],
+        seconds,
+        is_cached,
+    )
+
+
+def _grain(files: Mapping[str, str]) -> int:
+    """Bytes that the runtime's shadow memory keeps apart: 2 where there are 16-bit types."""
+    return 2 if any(re.search(r"\bhalf\b|__half|bfloat16", text) for text in files.values()) else 4
+
+
+class _Runtime:
+    """runtime.c as an object file, compiled beside the kernel and kept for the next one."""
+
+    def __init__(self, cpp: CppCompiler, folder: Path, grain: int) -> None:
+        text = RUNTIME.read_text(encoding="utf-8")
+        self._cpp, self._folder, self._grain = cpp, folder, grain
+        self._key = hashlib.sha256(
+            "\0".join([machine(), sys.platform, str(cpp), str(grain), text]).encode()
+        ).hexdigest()
+        self._entry = build_cache.read(folder, self._key)
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self, folder: Path) -> Path:
+        """Where the object file will be when `end` has returned."""
+        target = folder / "runtime.o"
+        if self._entry is not None:
+            target.write_bytes(self._entry[0])
+            return target
+
+        def work() -> None:
+            try:
+                language = ["-x", "c"] if self._cpp.family != "zig" else []
+                command = [*_as_c(self._cpp), "-O2", "-w", f"-DGRAIN={self._grain}", *language, "-c", str(RUNTIME)]
+                _run([*command, "-o", str(target)], folder, RUNTIME.name)
+            except Exception as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=work)
+        self._thread.start()
+        return target
+
+    def end(self, target: Path) -> None:
+        """Wait for the object file."""
+        if self._thread is None:
+            return
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        build_cache.write(self._folder, self._key, target.read_bytes(), {})
+
+
+def _as_c(cpp: CppCompiler) -> tuple[str, ...]:
+    return (*cpp.command[:-1], "cc", "-fno-sanitize=undefined") if cpp.family == "zig" else cpp.command
+
+
+def _compile(
+    cpp: CppCompiler,
+    folder: Path,
+    files: Mapping[str, str],
+    source: str,
+    functions: Sequence[str],
+    defines: Mapping[str, int],
+    mode: Mode,
+    runtime: _Runtime,
+) -> tuple[bytes, dict[str, Any]]:
+    object_file = runtime.begin(folder)
+    try:
+        dynamic: dict[str, None] = {}
+        for name, text in files.items():
+            code = _without_comments(text)
+            dynamic |= dict.fromkeys(re.findall(r"extern\s+__shared__[^;\[]*?(\w+)\s*\[\s*\]", code))
+            (folder / name).write_text(re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text), encoding="utf-8")
+        (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
+        flags = [
+            *_FLAGS,
+            *(f"-D{name}={value}" for name, value in defines.items()),
+            f"-I{NATIVE}",
+            f"-I{NATIVE / 'include'}",
+        ]
+        flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
+        flags += ["-fno-sanitize=undefined"] if cpp.family == "zig" else []
+        assembly_file = folder / "kernels.s"
+        _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
+        is_macho = sys.platform == "darwin"
+        lines = max(text.count("\n") + 1 for text in files.values())
+        made = prepare(assembly_file.read_text(encoding="utf-8"), {*files}, lines, machine(), is_macho=is_macho)
+        assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
+    finally:
+        runtime.end(object_file)
+    program = folder / "program"
+    _run(
+        [*cpp.command, "kernels.s", object_file.name, "-o", program.name, *([] if is_macho else ["-lm"])],
+        folder,
+        source,
+    )
+    facts = {
+        "functions": list(functions),
+        "sites": [asdict(site) for site in made.sites],
+        "statics": [list(one) for one in made.statics],
+        "compiler": str(cpp),
+    }
+    return program.read_bytes(), facts
+
+
+def _glue(source: str, functions: Sequence[str]) -> str:
+    """The translation unit: the header, the kernels, and a way in for each of them."""
+    lines = ['#include "cuda_on_cpu.h"', f'#include "{source}"']
+    plain = '__attribute__((no_sanitize("thread"), noinline)) static void'
+    lines += [
+        f"{plain} fmha_enter_{index}(void** at) {{ fmha::call(&{name}, at); }}" for index, name in enumerate(functions)
+    ]
+    entries = ", ".join(f"fmha_enter_{index}" for index in range(len(functions)))
+    return "\n".join([*lines, f'extern "C" {{ extern void (*const fmha_kernels[])(void**) = {{{entries}}}; }}', ""])
+
+
+def _dynamic(names: Mapping[str, None], *, is_macho: bool) -> str:
+    """Room for `extern __shared__`: all names of it mean the same bytes."""
+    labels = ["fmha_dynamic", *names]
+    if is_macho:
+        room = [f"\t.globl\t_{name}" for name in labels] + [
+            "\t.data",
+            "\t.p2align\t10",
+            *(f"_{name}:" for name in labels),
+        ]
+    else:
+        room = [f"\t.globl\t{name}" for name in labels]
+        room += ['\t.section\t.bss.fmha,"aw",@nobits', "\t.p2align\t10", *(f"{name}:" for name in labels)]
+    return "\n".join([*room, f"\t.zero\t{DYNAMIC_ROOM}", ""]) + (
+        "" if is_macho else '\t.section\t.note.GNU-stack,"",@progbits\n'
+    )
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.DOTALL)
+
+
+def _run(command: list[str], folder: Path, source: str) -> None:
+    """Run a compiler in `folder`, or raise its first complaint."""
+    env = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+    try:
+        code, log = run_bounded(command, timeout_s=COMPILE_LIMIT_S, env=env, cwd=str(folder))
+    except OSError as error:
+        raise BuildError(f"{command[0]} could not be started: {error.strerror}.", shlex.join(command), "") from error
+    if code == 0:
+        return
+    if code is None:
+        text = f"the compiler took longer than {COMPILE_LIMIT_S:g} s for {source} and was stopped; try again."
+        raise BuildError(text, shlex.join(command), log)
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    first = next((line for line in lines if re.search(r"\berror\b", line)), lines[0] if lines else f"exit code {code}")
+    first = re.sub(r"\s+", " ", first.replace(f"{folder}{os.sep}", ""))
+    raise BuildError(f"{source} does not compile for the CPU: {first}", shlex.join(command), log)
+
+
+__all__ = ["HEADER", "NATIVE", "Mode", "Program", "build"]
