@@ -116,7 +116,7 @@ class Trace:
             count = Count(
                 site.file, site.line, self.plan.launches[launch].function, phase.maths if phase else None,
                 array.name if array else "?", "shared" if is_shared else "global", site.is_write, site.nbytes,
-                *numbers, widest=int(widest[index]),
+                numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], int(widest[index]),
             )  # fmt: skip
             made.append(count)
         return tuple(sorted(made, key=lambda c: (c.file, c.line, c.function, c.array, c.is_write)))
