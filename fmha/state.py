@@ -260,8 +260,8 @@ class _Lockstep:
             O = np.divide(O, l[..., None], out=np.zeros_like(O), where=l[..., None] > 0)
         with np.errstate(divide="ignore"):
             LSE = np.where(l > 0, np.where(np.isfinite(m), m, 0) + np.log(l), -np.inf)
-        _carry(trace_m, -np.inf)
-        _carry(trace_l, 0.0)
+        carry(trace_m, -np.inf)
+        carry(trace_l, 0.0)
         return Replay(
             self.arithmetic.stored(self._rows(O)).astype(work, copy=False),
             self._rows(LSE[..., None])[..., 0],
@@ -299,7 +299,7 @@ def _tiles(array: Array, rows: int) -> Array:
     return padded.reshape(B, H, count, rows, d)
 
 
-def _carry(trace: Array, start: float) -> None:
+def carry(trace: Array, start: float) -> None:
     """Fill what no visit wrote with the state before it, along the last axis, in place."""
     before = np.full(trace.shape[:-1], start, trace.dtype)
     for j in range(trace.shape[-1]):
