@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fmha.errors import TraceError
 from fmha.events import CODE, EVENT, PHASES, TENSORS
-from fmha.trace.phases import phase_at
 from fmha.trace.run import FLOP_KINDS
 from fmha.trace.tracing import Trace
 
