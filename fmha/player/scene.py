@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,8 +73,11 @@ def prepare(
     layer: int = 3,
     head: int = 0,
     gpu: Gpu = GPUS[DEFAULT_GPU],
+    run_by: Callable[[Problem, Inputs], Run] | None = None,
 ) -> Played:
     """Simulate as many heads of `problem` as the player can show, in the problem's own precision.
+
+    run_by: makes the run of the heads shown in another way; it must have recorded tiles, and times on `sms` SMs.
 
     Raises:
         FmhaError: for inputs that do not fit the problem.
@@ -81,9 +85,12 @@ def prepare(
     heads = heads_that_fit(problem.H, tiling.Tr(problem), tiling.Tc(problem))
     shown = problem.replace(H=heads)
     inputs = load(input_name, shown, seed=seed, layer=layer, head=head)
-    run = simulate(
-        shown, tiling, inputs.Q, inputs.K, inputs.V, order,
-        precision="dtype", gpu=gpu, sms=sms, record_columns=COLUMNS,
-    )  # fmt: skip
+    if run_by is not None:
+        run = run_by(shown, inputs)
+    else:
+        run = simulate(
+            shown, tiling, inputs.Q, inputs.K, inputs.V, order,
+            precision="dtype", gpu=gpu, sms=sms, record_columns=COLUMNS,
+        )  # fmt: skip
     naive_events = clock(emit(shown, tiling, "naive"), gpu, shown.dtype, sms)
     return Played(run, naive_events, inputs, gpu, sms, (uses(run.events, shown), uses(naive_events, shown)))

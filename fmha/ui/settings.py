@@ -18,7 +18,7 @@ from fmha.ui.parameters import Fit, Kind, Value, Wish, quote
 KNOWN = frozenset(
     {"N", "d", "Br", "Bc", "H", "B", "dtype", "causal", "order", "rows"}
     | {"input", "layer", "head", "batch", "seed", "gpu", "sms", "row", "col", "step", "race"}
-    | {"event", "sm", "tile", "l2kib"}
+    | {"event", "sm", "tile", "l2kib", "by"}
     | {"kernel", "Hk", "Nk", "cross", "show", "device"}
     | {"sram", "verdict"}
     | {"design", "colour", "mBr", "mBc"}

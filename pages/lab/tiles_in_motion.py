@@ -14,10 +14,11 @@ from fmha.inputs import INPUTS
 from fmha.memory import smem_bytes, smem_complaint
 from fmha.player import scene
 from fmha.player.component import player
-from fmha.player.payload import PICTURE_SIDE, Scene, build, schedule_digest
+from fmha.player.payload import COLUMNS, PICTURE_SIDE, Scene, build, schedule_digest
 from fmha.problem import MAX_TOKENS
 from fmha.served import Served
 from fmha.simulation import Run
+from fmha.trace import follow
 from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.this_gpu import default_gpu
@@ -36,6 +37,12 @@ L2_KIB = [0, 1, 4, 16, 64, 256, 1024]  # besides the real size: small enough for
 L2_HELP = (
     "What a cache of this size makes of the loads: it keeps the tiles that were used last. The real size holds all "
     "that the player shows; make it small and see hits turn into loads from HBM."
+)
+MODEL = "model"
+PLAYED_BY = {MODEL: "Simulator"} | {n: k.file for n, k in follow.KERNELS_SHOWN.items()}
+BY_HELP = (
+    "Simulator: the events of the loop order, computed. A .cu file: that very source runs on this machine's CPU, and "
+    "what it does to memory is shown; its events and numbers are compared with the simulator's."
 )
 ROWS_PATTERN = r"\s*(\d{1,4}\s*(,\s*\d{1,4}\s*){0,5})?"
 
@@ -79,11 +86,16 @@ def played(
     layer: int,
     head: int,
     gpu: str,
-) -> scene.Played:
-    """The simulated run behind the picture, shared by all sessions with the same settings."""
-    return scene.prepare(
-        problem, tiling, order, input_name, sms=sms, seed=seed, layer=layer, head=head, gpu=GPUS[gpu]
+    by: str,
+) -> tuple[scene.Played, str]:
+    """The run behind the picture, shared by all sessions with the same settings, and what is to be said of it."""
+    kernel = follow.KERNELS_SHOWN.get(by)
+    traced = follow.Follower(kernel, tiling, GPUS[gpu], sms, COLUMNS) if kernel else None
+    now = scene.prepare(
+        problem, tiling, order, input_name,
+        sms=sms, seed=seed, layer=layer, head=head, gpu=GPUS[gpu], run_by=traced,
     )  # fmt: skip
+    return now, traced.said if traced else ""
 
 
 @st.cache_data(max_entries=48, show_spinner=False)
@@ -130,8 +142,14 @@ def settings() -> tuple[tuple[Any, ...], bool, int, str]:
         what="up to six row numbers, such as 0, 5, 17",
         help="Numbers of rows in the sequence, with commas. The row that is clicked in the player is always drawn.",
     )  # fmt: skip
-    problem = Problem(N=N, d=d, H=H, dtype=dtype, causal=causal)
-    return (problem, Tiling(Br, Bc), order, name, sms, seed, layer, head, gpu), race, int(l2), rows
+    by = controls.choice("by", "Played by", PLAYED_BY, default=MODEL, help=BY_HELP)
+    problem, tiling = Problem(N=N, d=d, H=H, dtype=dtype, causal=causal), Tiling(Br, Bc)
+    if by != MODEL:
+        kernel = follow.KERNELS_SHOWN[by]
+        if why := follow.complaint(kernel, problem, tiling, order, GPUS[gpu]):
+            st.info(plain(f"The simulator is shown. {why[0].upper()}{why[1:]}"))
+            by = MODEL
+    return (problem, tiling, order, name, sms, seed, layer, head, gpu, by), race, int(l2), rows
 
 
 def moment() -> dict[str, Any]:
@@ -176,19 +194,21 @@ def show(arguments: tuple[Any, ...], race: bool, l2_kib: int, rows: str) -> None
     controls.catch_up()
     at = moment()
     with explained_errors():
-        now = played(*arguments)
+        now, said = played(*arguments)
         run, schedule = now.run, schedule_digest(now.run)
         sm, tile, event = focus(run, at, schedule, now.sms)
         if "schedule" not in at:  # nothing chosen since the player was mounted: this is where it stands when it opens
             st.session_state[KEY + "-opened"] = (event, int(at["row"]), int(at["col"]), int(at["event"]) != event)
         start = st.session_state.get(KEY + "-opened")
         blob = payload(arguments, now, (sm, tile, race, l2_kib * KIB), start)
+    if said:
+        st.caption(plain(said))
     player(blob, key=KEY)
-    follow(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)
+    below(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)
     controls.update_url()
 
 
-def follow(now: scene.Played, served: Served, event: int, row: int, wanted: str) -> None:
+def below(now: scene.Played, served: Served, event: int, row: int, wanted: str) -> None:
     """The chart and the sentence for the chosen moment. `wanted`: further rows, as typed."""
     run, what = now.run, now.run.events[event]
     problem, tiling = run.problem, run.tiling
@@ -292,7 +312,7 @@ def main() -> None:
         GPU=GPUS[arguments[8]].name, L2=format_bytes(l2_kib * KIB) if l2_kib else "none",
     )  # fmt: skip
     with explained_errors():
-        bill(arguments, played(*arguments), l2_kib)
+        bill(arguments, played(*arguments)[0], l2_kib)
     try_this(tries(order))
 
 
