@@ -6,12 +6,15 @@ stack distances (`fmha.reuse`) over all tiles in time order. It is a model of ex
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
 from fmha.dispatch import Floats, Ints
 from fmha.levels import Caches, Levels, TensorBytes
 from fmha.lockstep import TICKS, Fronts, Walk, fronts, walk
-from fmha.merging import requests
+from fmha.merging import requests, wait_together
 from fmha.problem import Problem, Tiling
 from fmha.reuse import bytes_between, mean_survival, survival
 from fmha.traffic import closed_form
@@ -49,27 +52,9 @@ def q_outer_levels(
     gathered = fronts(walked)
     held = _held(p, tiling, caches, walked, gathered)
     asks = requests(walked, gathered, 1 - held, caches, sms, rounds, resident)
-    beyond_l1 = 1 - _l1_share(walked, p, tiling, caches, sms, resident)[walked.visit_block]
-
-    requested = closed_form(p, tiling, "q-outer", write_lse=write_lse).by_tensor
-    kv_read = requested.get("K", (0, 0))[0]
-    rows = 2 * p.d * p.itemsize  # K and V of one key
-    loads = walked.visit_keys * walked.weight[walked.visit_block] * rows
-    wanted, beyond = float(loads.sum()), float((loads * beyond_l1).sum())
-    asked = np.bincount(gathered.of_visit, loads * beyond_l1 * asks, len(gathered.keys)).astype(np.float64)
-    scale = kv_read / wanted if wanted else 0.0  # one of K and V
-    heavy = np.bincount(gathered.of_visit, loads, len(gathered.keys)) / np.maximum(
-        np.bincount(gathered.of_visit, walked.visit_keys * rows, len(gathered.keys)), 1
-    )
-    size = np.asarray(heavy * gathered.keys * rows, np.float64)
-    missed = _missed(p, tiling, caches, gathered, held, asked, size, scale)
-    kv = TensorBytes(
-        read=float(kv_read),
-        l1_hits=max(0.0, scale * (wanted - beyond)),
-        merged=scale * (beyond - float(asked.sum())),
-        l2_hits=scale * float(asked.sum()) - missed,
-        dram_read=missed,
-    )
+    kv, visits = _loaded(p, tiling, caches, walked, asks, sms, resident)
+    missed = _missed(p, tiling, caches, walked, gathered, held, visits)
+    kv = replace(kv, l2_hits=visits.all_asked - missed, dram_read=missed)
     vector = p.B * p.H * p.Nq * p.d * p.itemsize
     passing = vector + caches.copies * (2 * p.B * p.Hk * p.Nk * p.d * p.itemsize + vector)
     clean = 1 - mean_survival(passing, caches.dirty_room, caches.ways)
@@ -79,32 +64,94 @@ def q_outer_levels(
         "V": kv,
         "O": TensorBytes(written=float(vector), dram_written=vector * clean),
     }
-    if "LSE" in requested:
-        lse = float(requested["LSE"][1])
-        by_tensor["LSE"] = TensorBytes(written=lse, dram_written=lse * clean)
+    lse = closed_form(p, tiling, "q-outer", write_lse=write_lse).by_tensor.get("LSE")
+    if lse:
+        by_tensor["LSE"] = TensorBytes(written=float(lse[1]), dram_written=lse[1] * clean)
     return Levels(function, by_tensor)
 
 
-def _missed(
-    p: Problem,
+def q_outer_l2(
+    problem: Problem,
     tiling: Tiling,
     caches: Caches,
-    gathered: Fronts,
-    held: Floats,
-    asked: Floats,
-    size: Floats,
-    scale: float,
+    *,
+    sms: int,
+    blocks_per_sm: int,
+    rounds: float = 1.0,
+    most: int = 30_000,
+) -> float:
+    """`q_outer_levels(...).l2` in head-major order, without what only the bytes of DRAM need.
+
+    What L2 has lost acts on what is asked of it only through blocks that merge their requests and wait together.
+
+    Raises:
+        LimitError: a problem with too many rows, see `fmha.lockstep.reach`.
+    """
+    p = problem
+    walked = walk(p, tiling, sms * blocks_per_sm, most=most)
+    resident = min(blocks_per_sm, max(1.0, walked.total / sms))
+    asks = np.ones(len(walked.moment))  # where nothing merges
+    if caches.merging_sms > 1:
+        gathered = fronts(walked)
+        missing = np.zeros(len(gathered.keys))
+        if wait_together(resident):
+            missing = 1 - _held(p, tiling, caches, walked, gathered)
+        asks = requests(walked, gathered, missing, caches, sms, rounds, resident)
+    kv, _ = _loaded(p, tiling, caches, walked, asks, sms, resident)
+    vector = float(p.B * p.H * p.Nq * p.d * p.itemsize)
+    return Levels("", {"Q": TensorBytes(read=vector), "K": kv, "V": kv, "O": TensorBytes(written=vector)}).l2
+
+
+class _Visits(NamedTuple):
+    """Bytes of K and V together that each visit loads and asks of L2: [visits]. scale: makes them K's in the run."""
+
+    loads: Floats
+    asked: Floats
+    scale: float
+
+    @property
+    def all_asked(self) -> float:
+        """Bytes of K that the run asks of L2."""
+        return self.scale * float(self.asked.sum())
+
+
+def _loaded(
+    p: Problem, tiling: Tiling, caches: Caches, walked: Walk, asks: Floats, sms: int, resident: float
+) -> tuple[TensorBytes, _Visits]:
+    """One of K and V as far as L2, and what it is summed up from.
+
+    asks: [visits] requests to L2 that a visit accounts for, as `fmha.merging.requests` has it.
+    """
+    read = closed_form(p, tiling, "q-outer").by_tensor.get("K", (0, 0))[0]
+    loads = walked.visit_keys * walked.weight[walked.visit_block] * (2 * p.d * p.itemsize)
+    beyond = loads * (1 - _l1_share(walked, p, tiling, caches, sms, resident))[walked.visit_block]
+    wanted, passed = float(loads.sum()), float(beyond.sum())
+    visits = _Visits(loads, beyond * asks, read / wanted if wanted else 0.0)
+    l1_hits = max(0.0, visits.scale * (wanted - passed))
+    merged = visits.scale * (passed - float(visits.asked.sum()))
+    return TensorBytes(read=float(read), l1_hits=l1_hits, merged=merged), visits
+
+
+def _missed(
+    p: Problem, tiling: Tiling, caches: Caches, walked: Walk, gathered: Fronts, held: Floats, visits: _Visits
 ) -> float:
     """Bytes of K (and as many of V) that come from DRAM in the whole run: each once, and those that L2 lost.
 
     The first request of a front misses what is not held; the others find it, if L2 can hold the strip at all.
     """
+    if caches.l2_bytes <= 0:
+        return visits.all_asked
     once = float(closed_form(p, tiling, "kv-outer").by_tensor.get("K", (0, 0))[0] / p.group)  # all keys that are seen
+    rows = 2 * p.d * p.itemsize  # K and V of one key
+    loads, keys, asked = (
+        np.bincount(gathered.of_visit, values, len(gathered.keys))
+        for values in (visits.loads, walked.visit_keys, visits.asked)
+    )
+    size = loads / np.maximum(keys, 1) * gathered.keys
     lone = np.minimum(asked, size)
-    fits = caches.copies * gathered.keys * 2 * p.d * p.itemsize <= caches.l2_bytes
+    fits = caches.copies * gathered.keys * rows <= caches.l2_bytes
     again = np.where(gathered.first, 0.0, (1 - held) * lone) + np.where(fits, 0.0, asked - lone)
-    total = scale * float(asked.sum())
-    return min(once + scale * float(again.sum()), total) if caches.l2_bytes > 0 else total
+    return min(once + visits.scale * float(again.sum()), visits.all_asked)
 
 
 def _l1_share(walked: Walk, p: Problem, tiling: Tiling, caches: Caches, sms: int, resident: float) -> Floats:

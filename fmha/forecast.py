@@ -153,13 +153,7 @@ def forecast(
     caches = {launch.function: _caches(gpu, launch, held[launch.function].blocks, l2_bytes) for launch in plan.launches}
     sms = gpu.sms
     if kernel.number == "02":
-        blocks = held["fmha101"].blocks
-        levels: tuple[Levels, ...] = (
-            q_outer_levels(
-                problem, tiling, caches["fmha101"], sms=sms, blocks_per_sm=blocks, order=order, most=most,
-                rounds=ceil_div(problem.d, tiling.Br),
-            ),
-        )  # fmt: skip
+        levels: tuple[Levels, ...] = (_flash_levels(plan, caches["fmha101"], sms, held["fmha101"].blocks, most, order),)
     else:
         per_sm = {function: one.blocks for function, one in held.items()}
         levels = naive_levels(problem, plan.requested, caches, sms=sms, blocks_per_sm=per_sm)
@@ -194,10 +188,18 @@ def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most:
     at_most = Levels(launch.function, {"all": TensorBytes(read=moved, dram_read=moved)})
     wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
     resources = _resources(plan, launch, at_most, room, gpu, wavefronts, busy)
-    binds = max(resources, key=lambda name: resources[name])
-    if binds in ("L2", "DRAM"):
-        return forecast(kernel, problem, tiling, gpu, most=most).time_us
-    return LAUNCH_US + resources[binds]
+    if max(resources, key=lambda name: resources[name]) in ("L2", "DRAM"):
+        levels = _flash_levels(plan, _caches(gpu, launch, room.blocks, None), gpu.sms, room.blocks, most)
+        resources = _resources(plan, launch, levels, room, gpu, wavefronts, busy)
+    return LAUNCH_US + max(resources.values())
+
+
+def _flash_levels(plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str = "head-major") -> Levels:
+    """Bytes of kernel 02, of which an SM holds `blocks` blocks. A thread loads d / Br numbers of a K or V tile."""
+    return q_outer_levels(
+        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most,
+        rounds=ceil_div(plan.problem.d, plan.tiling.Br),
+    )  # fmt: skip
 
 
 def _held(launch: Launch, plan: Plan, gpu: Gpu, registers: Mapping[str, int]) -> Occupancy:
@@ -229,9 +231,8 @@ def _busy(problem: Problem, tiling: Tiling, waves: Waves, order: str, sms: int) 
     Tr, heads = tiling.Tr(problem), problem.B * problem.H
     # More heads are more of the same: four waves of blocks show the tail.
     few = min(heads, max(1, 4 * waves.slots // Tr))
-    worker = blocks_in_order(order, few, Tr)
-    head, tile = worker // Tr, worker % Tr
-    duration = seen.duration[head // problem.H % problem.B, tile]
+    head, tile = np.divmod(blocks_in_order(order, few, Tr), Tr)
+    duration = seen.of(head // problem.H, tile).duration
     _, slot = deal(duration, waves.slots)
     # Blocks that share an SM share its time, so an SM is done when all that it was dealt is.
     work = np.bincount(slot % sms, duration, sms)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fmha.dispatch import Floats, Ints, blocks_in_order, deal
 from fmha.errors import LimitError
-from fmha.mask import row_bounds
 from fmha.problem import Problem, Tiling
 from fmha.units import ceil_div, format_count
 
@@ -39,12 +38,16 @@ class Reach:
     @property
     def whole(self) -> Ints:
         """Visits of a Q tile before the last p: [B, Tr]."""
-        return np.maximum(self.end - self.first - self.partial.shape[2], 0)
+        return np.maximum(self.end - self.first - self.partial.shape[-1], 0)
 
     @property
     def duration(self) -> Floats:
         """Time of each Q tile: [B, Tr]."""
-        return np.asarray(self.whole * self.pace + self.partial.sum(axis=2))
+        return np.asarray(self.whole * self.pace + self.partial.sum(axis=-1))
+
+    def of(self, b: Ints, tile: Ints) -> Reach:
+        """Of some Q tiles only: [tiles] instead of [B, Tr]."""
+        return Reach(self.first[b, tile], self.end[b, tile], self.partial[b, tile], self.pace[b, tile])
 
 
 def reach(problem: Problem, tiling: Tiling) -> Reach:
@@ -60,29 +63,34 @@ def reach(problem: Problem, tiling: Tiling) -> Reach:
             f"the model of the caches looks at {format_count(MOST_ROWS)} query rows at most, and this problem has "
             f"{format_count(rows_to_see)}: use a smaller N or equal lengths."
         )
-    Tr = tiling.Tr(p)
-    row = np.minimum(np.arange(Tr * Br).reshape(Tr, Br), p.Nq - 1)
-    rows = np.minimum(Br, p.Nq - np.arange(Tr) * Br)
-    real = np.arange(Br) < rows[:, None]
+    begins = np.arange(tiling.Tr(p)) * Br
+    ends = np.minimum(begins + Br, p.Nq)
+    pace = 1 - SHRINKS * (1 - (ends - begins) / Br)
     last = ceil_div(Br, Bc) + 1 if p.causal_offset is not None else 0
-    pace = 1 - SHRINKS * (1 - rows / Br)
-    known: dict[tuple[int, int], tuple[Any, ...]] = {}
-    for b in range(p.B):
-        if p.key_range(b) in known:
-            continue
-        low, high = (bound[row] for bound in row_bounds(p, b))
-        sees = high.max(axis=1) > low.min(axis=1)
-        first = np.where(sees, low.min(axis=1) // Bc, 0)
-        end = np.where(sees, -(-high.max(axis=1) // Bc), first)
-        partial = np.zeros((Tr, last))
-        for k in range(last):
-            j = end - last + k
-            seen = np.clip(np.minimum(high, (j[:, None] + 1) * Bc) - np.maximum(low, j[:, None] * Bc), 0, None)
-            share = np.where(real, seen, 0).sum(axis=1) / (Br * Bc)
-            partial[:, k] = np.where(j >= first, 1 - SHRINKS * (1 - share), 0.0)
-        known[p.key_range(b)] = first, end, partial, pace
+    known: dict[tuple[int, int], tuple[NDArray[Any], ...]] = {}
+    for start, stop in {p.key_range(b) for b in range(p.B)}:
+        # Rows see keys from `start` on, so the last row of a tile sees most.
+        diagonal = stop if p.causal_offset is None else p.causal_offset
+        high = np.clip(ends + diagonal, start, stop)
+        first = np.where(high > start, start // Bc, 0)
+        end = np.where(high > start, -(-high // Bc), first)
+        j = end[:, None] + np.arange(-last, 1)
+        most = np.clip(j * Bc, start, stop) - start  # keys that a row can see before K/V tile j
+        before = _rising(ends[:, None] + diagonal - start, most) - _rising(begins[:, None] + diagonal - start, most)
+        share = np.diff(before, axis=1) / (Br * Bc)
+        partial = np.where(j[:, :-1] >= first[:, None], 1 - SHRINKS * (1 - share), 0.0)
+        known[start, stop] = first, end, partial, pace
+    if len(known) == 1:
+        (alike,) = known.values()
+        return Reach(*(np.broadcast_to(part, (p.B, *part.shape)) for part in alike))
     parts = [known[p.key_range(b)] for b in range(p.B)]
     return Reach(*(np.stack([part[k] for part in parts]) for k in range(4)))
+
+
+def _rising(rows: Ints, most: Ints) -> Ints:
+    """Keys that the rows before row number `rows` see when row i sees i + 1 of them, at least 0 and at most `most`."""
+    row = np.clip(rows, 0, most)
+    return np.asarray(row * (row + 1) // 2 + np.maximum(rows - most, 0) * most)
 
 
 @dataclass(frozen=True)
@@ -125,9 +133,10 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     p, Bc = problem, tiling.Bc
     Tr, Tc, heads = tiling.Tr(p), tiling.Tc(p), p.B * p.H
     seen = reach(p, tiling)
-    visits = max(float((seen.end - seen.first).mean()), 1.0)  # of a block
+    every = float((seen.end - seen.first).sum())  # visits of one head of each batch entry
+    visits = max(every / (p.B * Tr), 1.0)  # of a block
     least = min(heads * Tr, 3 * slots)
-    strips = 16 if seen.partial.shape[2] else 8
+    strips = 16 if p.causal_offset is not None else 8
     while strips > 4 and strips * least > most:
         strips //= 2
     strip = int(min(max(1, round(visits * heads * Tr / most)), max(1, Tc // strips)))
@@ -135,8 +144,8 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     worker = blocks_in_order(order, heads, Tr, follow)
     head, tile = np.divmod(worker, Tr)
     b, h = np.divmod(head, p.H)
-    first, end = seen.first[b, tile], seen.end[b, tile]
-    duration = seen.duration[b, tile]
+    seen = seen.of(b, tile)
+    first, end, duration = seen.first, seen.end, seen.duration
     start, slot = deal(duration, slots)
 
     low, high = first // strip, -(-end // strip)
@@ -145,9 +154,9 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     at = np.arange(len(block)) - np.repeat(np.cumsum(count) - count, count) + low[block]
     backward = (order == "reversed K/V") & (tile % 2 == 1)
     from_tile, to_tile = np.maximum(at * strip, first[block]), np.minimum((at + 1) * strip, end[block])
-    passed = _time_to(seen, b, tile, block, from_tile)
+    passed = _time_to(seen, block, from_tile)
     if backward.any():
-        back = duration[block] - _time_to(seen, b, tile, block, to_tile)
+        back = duration[block] - _time_to(seen, block, to_tile)
         passed = np.where(backward[block], back, passed)
     starts = np.array([p.key_range(entry)[0] for entry in range(p.B)])[b][block]
     stops = np.array([p.key_range(entry)[1] for entry in range(p.B)])[b][block]
@@ -155,8 +164,7 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     weight = np.ones(len(worker))
     if len(worker) < heads * Tr:
         last = slice(len(worker) - len(worker) // 3, None)
-        every = float((seen.end - seen.first).sum()) * p.H
-        weight[last] += (every - float((end - first).sum())) / max(float((end - first)[last].sum()), 1.0)
+        weight[last] += (every * p.H - float((end - first).sum())) / max(float((end - first)[last].sum()), 1.0)
     kv_head = (b * p.Hk + h // p.group)[block]
     moment = np.rint((start[block] + passed) * TICKS).astype(np.int64)
     return Walk(
@@ -165,17 +173,15 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     )  # fmt: skip
 
 
-def _time_to(seen: Reach, b: Ints, tile: Ints, block: Ints, j: Ints) -> Floats:
-    """Time from a block's start until it comes to K/V tile j, for each visit."""
-    done = j - seen.first[b, tile][block]
-    whole = seen.whole[b, tile][block]
-    pace = seen.pace[b, tile][block]
-    late = seen.partial.shape[2]
+def _time_to(seen: Reach, block: Ints, j: Ints) -> Floats:
+    """Time from a block's start until it comes to K/V tile j, for each visit. seen: of the blocks."""
+    done = j - seen.first[block]
+    late = seen.partial.shape[1]
     if not late:
-        return np.asarray(done * pace)
-    sums = np.concatenate([np.zeros((*seen.partial.shape[:2], 1)), np.cumsum(seen.partial, axis=2)], axis=2)
-    step = np.clip(late - (seen.end[b, tile][block] - j), 0, late)
-    return np.asarray(np.minimum(done, whole) * pace + sums[b[block], tile[block], step])
+        return np.asarray(done * seen.pace[block])
+    sums = np.concatenate([np.zeros((len(seen.first), 1)), np.cumsum(seen.partial, axis=1)], axis=1)
+    step = np.clip(late - (seen.end[block] - j), 0, late)
+    return np.asarray(np.minimum(done, seen.whole[block]) * seen.pace[block] + sums[block, step])
 
 
 @dataclass(frozen=True)

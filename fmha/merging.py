@@ -39,6 +39,11 @@ def coherence(visits: NDArray[Any] | float, v0: float) -> Floats:
     return np.asarray(1.0 / (1.0 + np.sqrt(np.asarray(visits, np.float64) / v0)))
 
 
+def wait_together(resident: float) -> bool:
+    """Whether blocks wait for DRAM together. Those that share an SM do not: another one takes the time."""
+    return resident <= 1
+
+
 def requests(
     walked: Walk, gathered: Fronts, missing: Floats, caches: Caches, sms: int, rounds: float, resident: float
 ) -> Floats:
@@ -52,8 +57,7 @@ def requests(
     if not len(gathered.of_visit):
         return np.zeros(0)
     slot = walked.slot[walked.visit_block]
-    # Blocks that share an SM do not wait together: another one takes the time.
-    waits = missing if resident <= 1 else np.zeros(len(missing))
+    waits = missing if wait_together(resident) else np.zeros(len(missing))
     out = age(slot, walked.moment, waits[gathered.of_visit], _all_wait(walked, gathered), walked.strip)
     # Blocks on one SM are in different squads: they do not merge, at best they find each other's tile in L1.
     squads = (int(slot.max()) // sms + 1) * sms

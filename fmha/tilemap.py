@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from fmha.caches import q_outer_levels
+from fmha.caches import q_outer_l2
 from fmha.dispatch import Waves
 from fmha.errors import ProblemError
 from fmha.hardware import KIB, Gpu
@@ -173,10 +173,10 @@ def blocks_per_sm(problem: Problem, tiling: Tiling, gpu: Gpu) -> int:
 
 
 def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
-    """Bytes that kernel 02 asks of L2 and stores to it: `fmha.forecast`'s, without the time that it takes as well.
+    """Bytes that kernel 02 asks of L2 and stores to it: `fmha.forecast`'s, without DRAM and time.
 
     Args:
-        most: visits that the model of the caches follows, see `fmha.caches.q_outer_levels`.
+        most: visits that the model of the caches follows, see `fmha.caches.q_outer_l2`.
 
     Raises:
         LimitError: a problem with too many rows, see `fmha.lockstep.reach`.
@@ -184,7 +184,7 @@ def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
     need, blocks = DESIGNS["02"].needs(problem, tiling, gpu), blocks_per_sm(problem, tiling, gpu)
     caches = caches_of(gpu, blocks * (need.smem_bytes + KIB))
     rounds = ceil_div(problem.d, tiling.Br)
-    return q_outer_levels(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, rounds=rounds, most=most).l2
+    return q_outer_l2(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, rounds=rounds, most=most)
 
 
 def least_time_us(problem: Problem, tiling: Tiling, gpu: Gpu, moved: Traffic) -> float:

@@ -21,7 +21,7 @@ from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_ratio, format_time_us
 
-LENGTHS = [2**e for e in range(7, 16)]  # longer ones take the model of bytes too long
+LENGTHS = [2**e for e in range(7, 17)]
 KEY = "tiles"
 METRICS: tuple[Metric, ...] = ("requested", "l2", "time", "occupancy", "recorded")
 FIRST = {"02": (32, 32), "fa2": (128, 64), "fa3": (128, 128)}  # the cell that is framed on a fresh page

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fmha.cache_kv_outer import kv_outer_levels
 from fmha.cache_naive import naive_levels
-from fmha.caches import q_outer_levels
+from fmha.caches import q_outer_l2, q_outer_levels
 from fmha.dispatch import BLOCK_ORDERS
 from fmha.errors import LimitError, ProblemError
 from fmha.hardware import GPUS
@@ -235,6 +235,14 @@ def test_q_outer_loses_no_byte(p: Problem, t: Tiling, machine: dict[str, int], c
     assert levels.dram <= levels.l2 * (1 + 1e-9) <= levels.requested * (1 + 2e-9)
     once = closed_form(p, t, "kv-outer").by_tensor.get("K", (0, 0))[0] / p.group
     assert levels.by_tensor["K"].dram_read >= once * (1 - 1e-9)
+
+
+@settings(deadline=None)
+@given(problems, tilings, machines, caches_drawn, st.sampled_from([20, 30_000]))
+def test_bytes_asked_of_l2_alone(p: Problem, t: Tiling, machine: dict[str, int], caches: Caches, most: int) -> None:
+    """Leaving out what only DRAM needs, where it cannot act, changes nothing."""
+    levels = q_outer_levels(p, t, caches, rounds=2, most=most, **machine)  # type: ignore[arg-type]
+    assert q_outer_l2(p, t, caches, rounds=2, most=most, **machine) == levels.l2
 
 
 @settings(deadline=None)
