@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fmha.errors import TraceError
 from fmha.events import CODE, EVENT, PHASES, TENSORS
+from fmha.phases import groups
 from fmha.trace.run import FLOP_KINDS
 from fmha.trace.tracing import Trace
 
@@ -66,12 +67,7 @@ class _Steps:
         self.tensor = np.array([TENSORS.index(n) if n in ("Q", "K", "V", "O", "LSE") else -1 for n in names] + [-1])
         lines = len(trace.text.splitlines()) + 2
         self.group, self.code = np.full(lines, -1), np.full(lines, -1)
-        group = -1
-        before: str | None = None
-        for phase in trace.phases:
-            if phase.code is None or phase.code != before:  # P and l_new are one phase of the event table
-                group += 1
-            before = phase.code
+        for phase, group in zip(trace.phases, groups(trace.phases), strict=True):
             self.group[phase.first : phase.last + 1] = group
             self.code[phase.first : phase.last + 1] = CODE[phase.code] if phase.code else -1
 

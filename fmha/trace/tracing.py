@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import SECTOR, Kernel, Plan
+from fmha.phases import Phase, phase_at, phases
 from fmha.problem import Problem, Tiling
 from fmha.reference import check_inputs
 from fmha.trace.build import Mode, Program, build
 from fmha.trace.findings import Finding, findings
-from fmha.trace.phases import Phase, phase_at, phases
 from fmha.trace.run import CHECK, REVERSED, TRACE, Detail, Raw, run
 
 LIMIT_S = 20.0

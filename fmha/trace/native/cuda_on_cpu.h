@@ -38,6 +38,7 @@ void fmha_warp_do(void (*work)(void** lanes), void* lane, unsigned line);
 void fmha_vector_copy(void* to, const void* from, size_t nbytes);
 float fmha_atomic_add_f32(float* at, float value);
 int fmha_atomic_i32(int* at, int value, int operation);
+unsigned long long fmha_clock(void);  // nanoseconds
 int fmha_atomic_cas(int* at, int expected, int value);
 }
 

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #ifdef __APPLE__
 #include <mach-o/getsect.h>
@@ -430,6 +431,12 @@ uint3 fmha_thread_idx(void) { return (uint3){now_thread, 0, 0}; }
 uint3 fmha_block_idx(void) { return (uint3){block_index, 0, 0}; }
 uint3 fmha_block_dim(void) { return (uint3){threads, 1, 1}; }
 uint3 fmha_grid_dim(void) { return (uint3){(u32)launch->grid, 1, 1}; }
+
+unsigned long long fmha_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
+}
 
 int fmha_barrier_vote(int predicate, int operation, u32 line) {
     now->line = line;

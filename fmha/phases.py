@@ -53,9 +53,19 @@ def phases(text: str) -> tuple[Phase, ...]:
     return tuple(made)
 
 
+def groups(found: tuple[Phase, ...]) -> tuple[int, ...]:
+    """The number of the event table's phase that each belongs to: neighbours of one code, P and l_new, share it."""
+    made: list[int] = []
+    before: str | None = None
+    for phase in found:
+        made.append(made[-1] if made and phase.code is not None and phase.code == before else len(set(made)))
+        before = phase.code
+    return tuple(made)
+
+
 def phase_at(found: tuple[Phase, ...], line: int) -> Phase | None:
     """The phase that a source line lies in."""
     return next((phase for phase in found if phase.first <= line <= phase.last), None)
 
 
-__all__ = ["Phase", "phase_at", "phases"]
+__all__ = ["Phase", "groups", "phase_at", "phases"]

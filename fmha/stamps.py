@@ -1,0 +1,236 @@
+"""Time stamps of a kernel: where they go in its source, and what they say, as an event table.
+
+A stamp is put where each phase comment of the source stands, when it is built for that, so that the source itself
+stays as it is. A block's first thread writes, at every stamp, its SM's clock and the number of the phase; at the
+beginning and at the end also the time that all SMs share. Compared with the plain build this costs a store a phase.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmha.errors import InputError
+from fmha.events import CODE, emit
+from fmha.phases import Phase, groups, phases
+from fmha.problem import Problem, Tiling
+
+BUFFER = "stamps"  # the name of the last but one argument of a stamped kernel; the last is the room for stamps a block
+HEAD = 6  # words of a block before its stamps: SM, time and clock at the beginning, the same at the end, how many
+_MASK = (1 << 56) - 1
+FOLDER = Path(__file__).resolve().parent / "recorded" / "timelines"
+
+_PARAMETERS = ", unsigned long long* fmha_stamps, int fmha_room) {"
+_PRELUDE = """\
+#ifdef FMHA_ON_CPU
+#define FMHA_CLOCK() fmha_clock()
+#define FMHA_TIME() fmha_clock()
+#define FMHA_SM() (blockIdx.x % 4)
+#else
+#define FMHA_CLOCK() ((unsigned long long)clock64())
+__device__ inline unsigned long long fmha_time() {
+    unsigned long long t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+__device__ inline unsigned fmha_sm() {
+    unsigned sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    return sm;
+}
+#define FMHA_TIME() fmha_time()
+#define FMHA_SM() fmha_sm()
+#endif
+"""
+# Each on one line, so that the lines of the source keep their numbers.
+_BEGIN = (
+    f" unsigned long long* fmha_mine = fmha_stamps + (long long)blockIdx.x * (fmha_room + {HEAD}); int fmha_count = 0;"
+    " if (threadIdx.x == 0) { fmha_mine[0] = FMHA_SM(); fmha_mine[1] = FMHA_TIME(); fmha_mine[2] = FMHA_CLOCK(); }"
+)
+_STAMP = (
+    "if (threadIdx.x == 0 && fmha_count < fmha_room) fmha_mine[{head} + fmha_count++] = FMHA_CLOCK() << 8 | {phase};"
+)
+_END = (
+    "__syncthreads(); if (threadIdx.x == 0) { fmha_mine[3] = FMHA_TIME(); fmha_mine[4] = FMHA_CLOCK();"
+    " fmha_mine[5] = fmha_count; }"
+)
+
+
+def stamped(text: str, function: str, file: str) -> str:
+    """The source with stamps in `function`: at its beginning, at each of its phase comments, and at its end; the
+    function takes two arguments more, a buffer of 64-bit words [blocks, HEAD + room] and the room.
+
+    file: the name that compilers' messages use.
+    """
+    lines = text.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.split("//")[0].strip().startswith(f"{function}("))
+    opening = next(n for n in range(start, len(lines)) if lines[n].split("//")[0].rstrip().endswith(") {"))
+    closing = next(n for n in range(opening, len(lines)) if lines[n].startswith("}"))
+    lines[opening] = lines[opening].split("//")[0].rstrip().removesuffix(") {") + _PARAMETERS + _BEGIN
+    for number, phase in enumerate(phases(text)):
+        if opening < phase.first - 1 < closing:
+            lines[phase.first - 1] = _STAMP.format(head=HEAD, phase=number)
+    lines[closing] = _END + lines[closing]
+    return "\n".join([_PRELUDE + f'#line 1 "{file}"', *lines, ""])
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """A time-stamped run. Workers are thread blocks, in the order of their numbers.
+
+    sm [workers]; begin_us, end_us [workers]: on one clock for all, from 0; first [workers + 1]: where each worker's
+    stamps begin in `at_us` (microseconds on that clock) and `phase` (index into the phases of the source). facts:
+    device, driver, date, kernel, its source's hash, problem, tiling, input, seed.
+    """
+
+    facts: dict[str, Any]
+    sm: NDArray[np.int32]
+    begin_us: NDArray[np.float64]
+    end_us: NDArray[np.float64]
+    first: NDArray[np.int64]
+    at_us: NDArray[np.float64]
+    phase: NDArray[np.uint8]
+
+    @property
+    def problem(self) -> Problem:
+        """What was run."""
+        return Problem(**self.facts["problem"])
+
+    @property
+    def tiling(self) -> Tiling:
+        """With which tiles."""
+        return Tiling(**self.facts["tiling"])
+
+
+def read_stamps(words: NDArray[np.uint64], workers: int, facts: Mapping[str, Any]) -> Stamps:
+    """Stamps from the buffer that a stamped kernel filled: [workers, HEAD + room].
+
+    Raises:
+        InputError: a block that did not end, or had more phases than there was room for.
+    """
+    table = words.reshape(workers, -1)
+    counts = table[:, 5].astype(np.int64)
+    if (table[:, 3] < table[:, 1]).any() or (counts >= table.shape[1] - HEAD).any():
+        raise InputError("the time stamps are not whole: a block did not end, or had no room for all its phases.")
+    begin = (table[:, 1] - table[:, 1].min()).astype(np.float64) / 1e3
+    end = (table[:, 3] - table[:, 1].min()).astype(np.float64) / 1e3
+    cycles = (table[:, 4] - table[:, 2]).astype(np.float64)
+    # The shared time moves in steps of up to a microsecond, an SM's clock does not: all workers together give the rate.
+    rate = max(float(cycles.sum() / max((end - begin).sum(), 1e-9)), 1e-9)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    taken = np.arange(table.shape[1] - HEAD)[None, :] < counts[:, None]
+    stamps = table[:, HEAD:][taken]
+    worker = np.repeat(np.arange(workers), counts)
+    at = begin[worker] + ((stamps >> np.uint64(8)) - (table[:, 2] & np.uint64(_MASK))[worker]).astype(np.float64) / rate
+    return Stamps(
+        dict(facts), table[:, 0].astype(np.int32), begin, begin + cycles / rate, first, at,
+        (stamps & np.uint64(255)).astype(np.uint8),
+    )  # fmt: skip
+
+
+def stamped_events(stamps: Stamps, source: str) -> NDArray[np.void]:
+    """The event table of a time-stamped run: the simulator's rows with the measured `t0`, `t1` (µs) and `sm`.
+
+    A phase that the table splits (K and V are loaded in one) is divided by bytes. SMs are numbered from 0 in the order
+    of their own numbers, without those that had nothing to do.
+
+    Raises:
+        InputError: the phases do not follow one another as the simulator's events do.
+    """
+    problem, tiling = stamps.problem, stamps.tiling
+    table = emit(problem, tiling)
+    found = phases(source)
+    part = np.array(groups(found))[stamps.phase]
+    begins = np.ones(len(part), np.bool_)
+    begins[1:] = part[1:] != part[:-1]
+    begins[stamps.first[:-1][np.diff(stamps.first) > 0]] = True
+    kept = np.flatnonzero(begins)
+    worker = np.searchsorted(stamps.first, kept, side="right") - 1
+    until = np.append(stamps.at_us[kept][1:], 0.0)
+    is_last = np.append(worker[1:] != worker[:-1], True)
+    until[is_last] = stamps.end_us[worker[is_last]]
+
+    codes = [_codes(phase) for phase in found]
+    span_of = np.repeat(np.arange(len(kept)), [len(codes[p]) for p in stamps.phase[kept]])
+    wanted = np.array([CODE[code] for p in stamps.phase[kept] for code in codes[p]], np.uint8)
+    if len(wanted) != len(table) or (wanted != table["phase"]).any() or (worker[span_of] != table["worker"]).any():
+        raise InputError("the time stamps do not fit the kernel's source: they were recorded with another one.")
+    start, length = stamps.at_us[kept], until - stamps.at_us[kept]
+    weight = np.maximum(table["nbytes"].astype(np.float64), 1.0)
+    total = np.bincount(span_of, weight, len(kept))
+    before = np.cumsum(weight) - weight
+    opens = np.searchsorted(span_of, span_of)
+    offset = before - before[opens]
+    table["t0"] = start[span_of] + length[span_of] * offset / total[span_of]
+    table["t1"] = table["t0"] + length[span_of] * weight / total[span_of]
+    table["sm"] = np.searchsorted(np.unique(stamps.sm), stamps.sm)[table["worker"]]
+    return table
+
+
+def _codes(phase: Phase) -> tuple[str, ...]:
+    """The phases of the event table that one of the source's stands for."""
+    if phase.code == "normalize":
+        return ("normalize", "store_O")
+    if phase.code is not None:
+        return (phase.code,)
+    loads = {"Qi": "load_Q", "Kj": "load_K", "Vj": "load_V"}
+    return tuple(loads[name] for name in phase.names if name in loads)
+
+
+def save(stamps: Stamps, path: Path) -> None:
+    """Write a recording: a few bytes a stamp. Times are kept to a nanosecond."""
+    steps = np.round(stamps.at_us * 1e3).astype(np.int64)
+    steps[1:] -= steps[:-1].copy()
+    begins = np.round(stamps.begin_us * 1e3).astype(np.int64)
+    data = io.BytesIO()
+    np.savez_compressed(
+        data, facts=np.frombuffer(json.dumps(stamps.facts).encode(), np.uint8), sm=stamps.sm.astype(np.int16),
+        begin_ns=begins, end_ns=np.round(stamps.end_us * 1e3).astype(np.int64), counts=np.diff(stamps.first),
+        steps_ns=steps.astype(np.int32) if not len(steps) or np.abs(steps).max() < 2**31 else steps, phase=stamps.phase,
+    )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.getvalue())
+
+
+def open_stamps(path: Path) -> Stamps:
+    """Read what `save` wrote.
+
+    Raises:
+        InputError: it is not such a file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            facts = json.loads(file["facts"].tobytes())
+            at = np.cumsum(file["steps_ns"].astype(np.int64)) / 1e3
+            first = np.concatenate([[0], np.cumsum(file["counts"])]).astype(np.int64)
+            return Stamps(
+                facts,
+                file["sm"].astype(np.int32),
+                file["begin_ns"] / 1e3,
+                file["end_ns"] / 1e3,
+                first,
+                at,
+                file["phase"],
+            )
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path.name} is not a recording of time stamps: record one with `bench --timestamps`."
+        ) from error
+
+
+def as_facts(problem: Problem, tiling: Tiling, **more: Any) -> dict[str, Any]:
+    """Facts of a recording that JSON can hold."""
+    return {"problem": asdict(problem), "tiling": asdict(tiling), **more}
+
+
+__all__ = [
+    "BUFFER", "FOLDER", "HEAD", "Stamps", "as_facts", "open_stamps", "read_stamps", "save", "stamped",
+    "stamped_events",
+]  # fmt: skip
