@@ -19,6 +19,7 @@ from fmha.inputs import INPUTS, load
 from fmha.kernels import KERNELS, kernel
 from fmha.measurement import Entry, Recording, Run, peak_tflops, tflops
 from fmha.problem import Causal, check_whole
+from fmha.stamps import save
 from fmha.units import format_bytes, format_time_us
 
 _WHAT = "Run kernels on this machine's GPU: check them against float64, time them beside their peers, record it all."
@@ -31,6 +32,7 @@ examples:
   python -m fmha bench --N 4096 --H 16 --d 64
   python -m fmha bench --kernel 02 --N 4096 --H 16 --d 64 --Br 16 --Bc 64 --counters
   python -m fmha bench --sweep --counters --out h200.json
+  python -m fmha bench --timestamps --N 1024 --H 16 --d 64 --out timeline.npz
 """
 SWEEP_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SWEEP_DIMS = (64, 128)
@@ -57,6 +59,11 @@ def add_to(commands: Any) -> None:
     group.add_argument("--no-peers", action="store_true", help="leave torch's implementations out")
     group.add_argument("--repeats", type=whole, default=30, help="timed executions, 20 at least (default 30)")
     group.add_argument("--counters", action="store_true", help="read hardware counters too (needs Nsight Compute)")
+    group.add_argument(
+        "--timestamps",
+        action="store_true",
+        help="record when each thread block did what, on which SM, instead of times and peers; --out names the file",
+    )
     group.add_argument("--device", type=whole, default=0, help="which GPU (default 0)")
     group.add_argument("--timeout", type=whole, default=600, help="seconds that one problem may take (default 600)")
     group.add_argument(
@@ -82,6 +89,8 @@ def run(options: argparse.Namespace) -> None:
     _check_out(options.out)
     if options.sweep:
         _check_sweep(options)
+    if options.timestamps and (options.sweep or options.json or options.counters):
+        raise FmhaError("--timestamps records one run into a file: leave out --sweep, --json and --counters.")
     payloads = list(sweep(options) if options.sweep else [single(options)])
     if INPUTS.get(options.input) is None or INPUTS[options.input].N is not None:
         load(options.input, payloads[0]["problem"])  # a recorded one has one d and a greatest N
@@ -90,6 +99,9 @@ def run(options: argparse.Namespace) -> None:
         raise GpuError(" ".join(f"{finding.what} {finding.remedy}" for finding in found.findings))
     if not 0 <= options.device < len(found.gpus):
         raise GpuError(f"device={options.device} is not there: this machine shows {len(found.gpus)} GPU(s), from 0.")
+    if options.timestamps:
+        _record_stamps(options, payloads[0])
+        return
     recordings: list[Recording] = []
     with GpuService(options.device) as service:
         for index, payload in enumerate(payloads):
@@ -127,6 +139,25 @@ def run(options: argparse.Namespace) -> None:
             raise FmhaError(f"{path} cannot be written ({error.strerror}), so the recording was printed.") from None
         _say(f"recording written to {path} ({format_bytes(len(text))})")
     refuse_wrong(recording)
+
+
+def _record_stamps(options: argparse.Namespace, payload: Mapping[str, Any]) -> None:
+    """Record a time-stamped run and say where it went."""
+    from fmha.gpu.service import GpuService
+
+    with GpuService(options.device) as service:
+        stamps = _wait(service, "stamps", payload, options.timeout, _title(payload))["stamps"]
+    path = Path(options.out or f"fmha-timeline-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.npz")
+    try:
+        save(stamps, path)
+    except OSError as error:
+        raise FmhaError(f"{path} cannot be written ({error.strerror}): choose another --out.") from None
+    facts = stamps.facts
+    _say(
+        f"{len(stamps.at_us):,} stamps of {len(stamps.sm):,} thread blocks written to {path} "
+        f"({format_bytes(path.stat().st_size)}); median {facts['stamped_us']:.4g} us with stamps, "
+        f"{facts['plain_us']:.4g} us without"
+    )
 
 
 def refuse_wrong(recording: Recording) -> None:

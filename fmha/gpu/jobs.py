@@ -9,6 +9,7 @@ from fmha.errors import GpuError
 from fmha.gpu import counters
 from fmha.gpu.bench import Report, Request, bench
 from fmha.gpu.device import GpuDevice
+from fmha.gpu.stamping import stamp
 
 _devices: list[GpuDevice] = []  # of this process: one, once `start` was called
 
@@ -51,8 +52,17 @@ def read_counters(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {"counters": counted[0]}
 
 
+def record_stamps(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """A time-stamped run of a request's first kernel."""
+    request = Request.of(payload)
+    chosen, tiling = request.candidates[0]
+    stamps = stamp(device(), chosen, request.problem, tiling, request.input, request.seed, report)
+    return {"stamps": stamps}
+
+
 OPS: dict[str, Callable[[Mapping[str, Any], Report], Any]] = {
     "describe": describe,
     "bench": run_bench,
     "counters": read_counters,
+    "stamps": record_stamps,
 }

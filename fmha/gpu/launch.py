@@ -119,6 +119,12 @@ class Buffers:
         self._device.driver.memcpy_dtoh(LSE, self._memory["LSE"])
         return O, LSE
 
+    def words(self, name: str) -> NDArray[np.uint64]:
+        """The contents of a scratch buffer, as 64-bit words."""
+        words = np.empty(self.sizes[name] // 8, np.uint64)
+        self._device.driver.memcpy_dtoh(words, self._memory[name])
+        return words
+
     def close(self) -> None:
         """Free everything."""
         for memory in self._memory.values():
