@@ -117,7 +117,7 @@ def read_stamps(words: NDArray[np.uint64], workers: int, facts: Mapping[str, Any
     """
     table = words.reshape(workers, -1)
     counts = table[:, 5].astype(np.int64)
-    if (table[:, 3] < table[:, 1]).any() or (counts >= table.shape[1] - HEAD).any():
+    if (table[:, 3] < table[:, 1]).any() or (counts < 0).any() or (counts >= table.shape[1] - HEAD).any():
         raise InputError("the time stamps are not whole: a block did not end, or had no room for all its phases.")
     begin = (table[:, 1] - table[:, 1].min()).astype(np.float64) / 1e3
     end = (table[:, 3] - table[:, 1].min()).astype(np.float64) / 1e3

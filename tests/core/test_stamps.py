@@ -1,0 +1,114 @@
+"""Time stamps: where they go in a source, what is read from the buffer, and what a recording keeps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmha import Problem, Tiling
+from fmha.errors import InputError
+from fmha.events import CODE, emit
+from fmha.kernels import KERNELS
+from fmha.phases import groups, phase_at, phases
+from fmha.stamps import HEAD, Stamps, as_facts, open_stamps, read_stamps, save, stamped, stamped_events
+
+KERNEL = KERNELS["02"]
+SOURCE = KERNEL.source()
+RATE = 1.5  # cycles a nanosecond of the made-up clocks
+
+
+def test_phases_are_those_of_the_comments() -> None:
+    found = phases(SOURCE)
+    assert [phase.code for phase in found] == [None, None, "S", "m", "P", "P", "O", "normalize", None]
+    assert groups(found) == (0, 1, 2, 3, 4, 4, 5, 6, 7)
+    lines = SOURCE.splitlines()
+    for phase in found:
+        assert lines[phase.first - 1].strip() == f"// {phase.maths}"
+    scores = next(n for n, line in enumerate(lines, 1) if "score +=" in line)
+    at = phase_at(found, scores)
+    assert at is not None and at.maths == "S = QK^T"
+    assert phase_at(found, 1) is None
+
+
+def test_stamps_stand_in_place_of_the_comments_and_lines_keep_their_numbers() -> None:
+    text = stamped(SOURCE, "fmha101", KERNEL.file)
+    before, after = text.split(f'#line 1 "{KERNEL.file}"\n')
+    made, lines = after.splitlines(), SOURCE.splitlines()
+    assert "clock64" in before and len(made) == len(lines)
+    changed = [n for n, (a, b) in enumerate(zip(lines, made, strict=True), 1) if a != b]
+    assert {phase.first for phase in phases(SOURCE)} < set(changed)
+    assert len(changed) == len(phases(SOURCE)) + 2  # and the beginning and the end of the function
+    assert [int(n) for n in re.findall(r"FMHA_CLOCK\(\) << 8 \| (\d+)", after)] == list(range(len(phases(SOURCE))))
+
+
+def words(p: Problem, t: Tiling, room: int, sms: int = 3) -> np.ndarray:
+    """What a stamped kernel would write if phase n took (n + 1) x 100 ns; 50 ns pass before the first."""
+    table = emit(p, t)
+    order = [CODE[c] for c in ("load_Q", "load_K", "S", "m", "P", "O", "normalize")]
+    source = {CODE["load_Q"]: 0, CODE["load_K"]: 1, CODE["S"]: 2, CODE["m"]: 3, CODE["O"]: 6, CODE["normalize"]: 7}
+    workers = int(table["worker"].max()) + 1
+    buffer = np.full((workers, HEAD + room), 2**64 - 1, np.uint64)
+    for worker in range(workers):
+        start_ns, start_clock = 1_000_000 + 40 * worker, 7_000 + 11 * worker
+        now, stamps = 50.0, []
+        for code in table["phase"][table["worker"] == worker]:
+            if code not in order:
+                continue
+            for number in [4, 5] if code == CODE["P"] else [source[int(code)]]:
+                stamps.append(round(start_clock + now * RATE) << 8 | number)
+                now += 100.0 * (number + 1)
+        stamps.append(round(start_clock + now * RATE) << 8 | 8)  # LSE
+        head = [
+            worker % sms * 2,
+            start_ns,
+            start_clock,
+            start_ns + round(now),
+            start_clock + round(now * RATE),
+            len(stamps),
+        ]
+        buffer[worker, : HEAD + len(stamps)] = [*head, *stamps]
+    return buffer
+
+
+@pytest.mark.parametrize("causal", [None, "bottom-right"])
+def test_stamps_become_the_event_table_with_measured_times(causal: str | None, tmp_path: Path) -> None:
+    p, t = Problem(N=40, d=8, H=2, causal=causal), Tiling(16, 8)
+    stamps = read_stamps(words(p, t, 64), 6, as_facts(p, t, device="D", made="2026-11-29"))
+    save(stamps, tmp_path / "x.npz")
+    kept = open_stamps(tmp_path / "x.npz")
+    assert kept.problem == p and kept.tiling == t and kept.facts["device"] == "D"
+    for one in (stamps, kept):
+        table = stamped_events(one, SOURCE)
+        plain = emit(p, t)
+        for column in ("worker", "phase", "b", "h", "i", "j", "nbytes", "flops"):
+            assert np.array_equal(table[column], plain[column])
+        assert np.array_equal(table["sm"], table["worker"] % 3)  # 0, 2, 4 are numbered 0, 1, 2
+        mine = table[table["worker"] == 1]
+        took = mine["t1"] - mine["t0"]
+        assert mine["t0"][0] == pytest.approx(0.040 + 0.050, abs=2e-3)
+        assert took[mine["phase"] == CODE["S"]] == pytest.approx(0.3, abs=2e-3)
+        assert took[mine["phase"] == CODE["P"]] == pytest.approx(0.5 + 0.6, abs=2e-3)  # two comments, one phase
+        loads = np.isin(mine["phase"], [CODE["load_K"], CODE["load_V"]])
+        assert took[loads] == pytest.approx(0.1, abs=2e-3)  # of 0.2 together: as many bytes in K as in V
+        assert (mine["t0"][1:] >= mine["t1"][:-1] - 1e-9).all()
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    p, t = Problem(N=16, d=8), Tiling(8, 8)
+    whole = words(p, t, 64)
+    with pytest.raises(InputError, match="not whole"):
+        read_stamps(np.full_like(whole, 2**64 - 1), 2, {})
+    with pytest.raises(InputError, match="no room"):
+        short = whole.copy()
+        short[:, 5] = 64
+        read_stamps(short, 2, {})
+    stamps = read_stamps(whole, 2, as_facts(p, t))
+    other = Stamps(as_facts(p.replace(N=24), t), *(getattr(stamps, n) for n in list(Stamps.__dataclass_fields__)[1:]))
+    with pytest.raises(InputError, match="another one"):
+        stamped_events(other, SOURCE)
+    (tmp_path / "bad.npz").write_bytes(b"PK no")
+    with pytest.raises(InputError, match="not a recording"):
+        open_stamps(tmp_path / "bad.npz")
