@@ -233,7 +233,7 @@ static inline int unordered(u64 s) {
 static u32 region_of(u32 at, int is_shared);
 
 static __attribute__((noinline)) void shared_trouble(u32 kind, u64 s, u32 at, u32 site, u32 other_site) {
-    u32 other = s & MANY ? 0xffffffffu : stamp_thread(s);
+    u32 other = s & (MANY | MANY_IN_WARP) ? 0xffffffffu : stamp_thread(s);
     found(kind, now_thread, other, site, other_site, region_of(at, 1), at);
 }
 
