@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -84,7 +85,7 @@ def build(
     if (entry := build_cache.read(folder, key)) is not None:
         binary, facts = entry
         return _program(binary, facts, time.perf_counter() - begun, is_cached=True)
-    runtime = _Runtime(cpp, folder, _grain(files))
+    runtime = _runtime(cpp, folder, _grain(files))
     with tempfile.TemporaryDirectory(prefix="fmha-trace-") as name:
         binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
     build_cache.write(folder, key, binary, facts)  # a folder that cannot be written costs time only
@@ -108,46 +109,50 @@ def _grain(files: Mapping[str, str]) -> int:
     return 2 if any(re.search(r"\bhalf\b|__half|bfloat16", text) for text in files.values()) else 4
 
 
-class _Runtime:
-    """runtime.c as an object file, compiled beside the kernel and kept for the next one."""
+_running: dict[str, Future[bytes]] = {}  # runtimes that are being compiled: builds side by side share one
+_lock = threading.Lock()
 
-    def __init__(self, cpp: CppCompiler, folder: Path, grain: int) -> None:
-        text = RUNTIME.read_text(encoding="utf-8")
-        self._cpp, self._folder, self._grain = cpp, folder, grain
-        self._key = hashlib.sha256(
-            "\0".join([machine(), sys.platform, str(cpp), str(grain), text]).encode()
-        ).hexdigest()
-        self._entry = build_cache.read(folder, self._key)
-        self._error: Exception | None = None
-        self._thread: threading.Thread | None = None
 
-    def begin(self, folder: Path) -> Path:
-        """Where the object file will be when `end` has returned."""
-        target = folder / "runtime.o"
-        if self._entry is not None:
-            target.write_bytes(self._entry[0])
-            return target
+def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
+    """runtime.c as an object file: from the cache, or compiled beside the kernel and kept for the next one."""
+    text = RUNTIME.read_text(encoding="utf-8")
+    key = hashlib.sha256("\0".join([machine(), sys.platform, str(cpp), str(grain), text]).encode()).hexdigest()
+    with _lock:
+        if (running := _running.get(key)) is not None:
+            return running
+        made: Future[bytes] = Future()
+        if (entry := build_cache.read(folder, key)) is not None:
+            made.set_result(entry[0])
+            return made
+        _running[key] = made
 
-        def work() -> None:
-            try:
-                language = ["-x", "c"] if self._cpp.family != "zig" else []
-                command = [*_as_c(self._cpp), "-O2", "-w", f"-DGRAIN={self._grain}", *language, "-c", str(RUNTIME)]
-                _run([*command, "-o", str(target)], folder, RUNTIME.name)
-            except Exception as error:
-                self._error = error
+    def work() -> None:
+        try:
+            with tempfile.TemporaryDirectory(prefix="fmha-runtime-") as name:
+                language = ["-x", "c"] if cpp.family != "zig" else []
+                command = [
+                    *_as_c(cpp),
+                    "-O2",
+                    "-w",
+                    f"-DGRAIN={grain}",
+                    *language,
+                    "-c",
+                    str(RUNTIME),
+                    "-o",
+                    "runtime.o",
+                ]
+                _run(command, Path(name), RUNTIME.name)
+                binary = (Path(name) / "runtime.o").read_bytes()
+            build_cache.write(folder, key, binary, {})
+            made.set_result(binary)
+        except BaseException as error:
+            made.set_exception(error)
+        finally:
+            with _lock:
+                _running.pop(key, None)
 
-        self._thread = threading.Thread(target=work)
-        self._thread.start()
-        return target
-
-    def end(self, target: Path) -> None:
-        """Wait for the object file."""
-        if self._thread is None:
-            return
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        build_cache.write(self._folder, self._key, target.read_bytes(), {})
+    threading.Thread(target=work, name="fmha-runtime").start()
+    return made
 
 
 def _as_c(cpp: CppCompiler) -> tuple[str, ...]:
@@ -162,38 +167,28 @@ def _compile(
     functions: Sequence[str],
     defines: Mapping[str, int],
     mode: Mode,
-    runtime: _Runtime,
+    runtime: Future[bytes],
 ) -> tuple[bytes, dict[str, Any]]:
-    object_file = runtime.begin(folder)
-    try:
-        dynamic: dict[str, None] = {}
-        for name, text in files.items():
-            code = _without_comments(text)
-            dynamic |= dict.fromkeys(re.findall(r"extern\s+__shared__[^;\[]*?(\w+)\s*\[\s*\]", code))
-            (folder / name).write_text(re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text), encoding="utf-8")
-        (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
-        flags = [
-            *_FLAGS,
-            *(f"-D{name}={value}" for name, value in defines.items()),
-            f"-I{NATIVE}",
-            f"-I{NATIVE / 'include'}",
-        ]
-        flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
-        flags += ["-fno-sanitize=undefined"] if cpp.family == "zig" else []
-        assembly_file = folder / "kernels.s"
-        _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
-        is_macho = sys.platform == "darwin"
-        lines = max(text.count("\n") + 1 for text in files.values())
-        made = prepare(assembly_file.read_text(encoding="utf-8"), {*files}, lines, machine(), is_macho=is_macho)
-        assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
-    finally:
-        runtime.end(object_file)
+    dynamic: dict[str, None] = {}
+    for name, text in files.items():
+        code = _without_comments(text)
+        dynamic |= dict.fromkeys(re.findall(r"extern\s+__shared__[^;\[]*?(\w+)\s*\[\s*\]", code))
+        (folder / name).write_text(re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text), encoding="utf-8")
+    (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
+    flags = [*_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
+    flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
+    flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
+    flags += ["-fno-sanitize=undefined"] if cpp.family == "zig" else []
+    assembly_file = folder / "kernels.s"
+    _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
+    is_macho = sys.platform == "darwin"
+    lines = max(text.count("\n") + 1 for text in files.values())
+    made = prepare(assembly_file.read_text(encoding="utf-8"), {*files}, lines, machine(), is_macho=is_macho)
+    assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
+    (folder / "runtime.o").write_bytes(runtime.result())
     program = folder / "program"
-    _run(
-        [*cpp.command, "kernels.s", object_file.name, "-o", program.name, *([] if is_macho else ["-lm"])],
-        folder,
-        source,
-    )
+    libraries = [] if is_macho else ["-lm"]
+    _run([*cpp.command, "kernels.s", "runtime.o", "-o", program.name, *libraries], folder, source)
     facts = {
         "functions": list(functions),
         "sites": [asdict(site) for site in made.sites],
