@@ -1,0 +1,61 @@
+"""`python -m fmha trace`: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fmha import Problem, Tiling, traffic
+from fmha.cli import main
+from fmha.kernels import KERNELS
+
+
+@pytest.fixture(autouse=True)
+def kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FMHA_CACHE", str(cache))
+
+
+def test_numbers_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("trace --N 40 --d 16 --Br 16 --Bc 8 --H 2 --causal --json".split()) == 0
+    told = json.loads(capsys.readouterr().out)
+    moved = traffic(Problem(N=40, d=16, H=2, causal="br"), Tiling(16, 8))
+    assert told["requested_bytes"] == told["predicted_bytes"] == moved.requested_bytes
+    assert told["check"]["ok"] and told["findings"] == []
+    of_K = [c for c in told["counts"] if c["array"] == "K"]
+    assert sum(c["nbytes"] for c in of_K) == moved.by_tensor["K"][0]
+
+
+def test_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "--kernel", "01", "--N", "33", "--d", "8", "--lse"]) == 0
+    out = capsys.readouterr().out
+    assert "as predicted" in out and "faults    none" in out and "right" in out
+    line = next(n for n, text in enumerate(KERNELS["01"].source().splitlines(), 1) if "float s = S_row[j];" in text)
+    assert any(row.split()[:1] == [str(line)] and "float s = S_row[j];" in row for row in out.splitlines())
+
+
+def test_a_version_of_ones_own_is_traced_and_its_fault_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = KERNELS["02"].source().splitlines()
+    barrier = next(n for n, text in enumerate(lines) if "Kj, Vj were filled" in text)
+    mine = tmp_path / "mine.cu"
+    mine.write_text("\n".join([*lines[:barrier], "", *lines[barrier + 1 :], ""]))
+    assert main(["trace", "--N", "32", "--d", "8", "--Br", "8", "--Bc", "8", "--source", str(mine)]) == 2
+    out, err = capsys.readouterr()
+    assert "FAULT" in out and "no barrier in between" in out
+    assert err.count("\n") == 1 and "fault(s)" in err and "02_fmha101.cu:" in err
+
+
+def test_refusals_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.cu"
+    bad.write_text(KERNELS["02"].source().replace("float score = 0.0f;", "floot score = 0.0f;"))
+    line = next(n for n, t in enumerate(KERNELS["02"].source().splitlines(), 1) if "float score = 0.0f;" in t)
+    assert main(["trace", "--N", "16", "--d", "4", "--Br", "8", "--Bc", "8", "--source", str(bad)]) == 2
+    err = capsys.readouterr().err
+    assert f"02_fmha101.cu:{line}" in err.splitlines()[-1] and "does not compile for the CPU" in err.splitlines()[-1]
+    assert main(["trace", "--source", str(tmp_path / "none.cu")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert main(["trace", "--dtype", "fp16"]) == 2
+    assert "fp32" in capsys.readouterr().err
