@@ -124,7 +124,7 @@ def _report(done: Any, verdict: Check, problem: Problem, tiling: Tiling) -> list
         f"kernel    {done.kernel.number} {done.kernel.name} ({done.kernel.file}), {ran}",
         *describe(problem, tiling),
         f"result    {verdict.verdict}",
-        f"device    {format_bytes(done.requested_bytes)} requested, {same}; {format_bytes(done.sector_bytes)} in sectors",
+        f"device    {format_bytes(done.requested_bytes)} requested, {same}; sectors: {format_bytes(done.sector_bytes)}",
         f"shared    {format_count(wavefronts)} wavefronts, {share} of them for conflicts",
         f"threads   {len(done.raw.intervals) - blocks:,} barriers in {blocks:,} blocks",
         "",
