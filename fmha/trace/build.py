@@ -23,6 +23,7 @@ from fmha.kernels import included
 from fmha.processes import run_bounded
 from fmha.trace.assembly import Site, prepare
 from fmha.trace.compilers import CppCompiler, compiler, machine
+from fmha.trace.order import program_order
 
 NATIVE = Path(__file__).resolve().parent / "native"
 HEADER, RUNTIME = NATIVE / "cuda_on_cpu.h", NATIVE / "runtime.c"
@@ -31,9 +32,11 @@ DYNAMIC_ROOM = 232_448  # bytes that `extern __shared__` can name: what an H200 
 Mode = Literal["trace", "flops"]
 
 # -O1: -O0 would count what any compiler keeps in registers, and higher levels duplicate and merge accesses.
+# Functions are inlined as on a GPU, and loops not unrolled: one site in the program for each in the source.
 _FLAGS = (
     "-std=gnu++17", "-O1", "-g1", "-w", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables",
     "-fno-threadsafe-statics", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-common",
+    "-fno-unroll-loops", "-fno-jump-tables", "-finline-functions", "-finline-limit=20000",
 )  # fmt: skip
 
 
@@ -77,8 +80,7 @@ def build(
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
     parts += [
-        Path(__file__).read_text(encoding="utf-8"),
-        Path(prepare.__code__.co_filename).read_text(encoding="utf-8"),
+        Path(function.__code__.co_filename).read_text(encoding="utf-8") for function in (build, prepare, program_order)
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     folder = cache_folder("traces") if cache is None else cache
