@@ -25,10 +25,11 @@ RED_ZONE = 256  # bytes behind each shared variable that belong to none
 _ARGUMENTS = {
     "read_range": 2, "write_range": 2, "memcpy": 3, "memmove": 3, "memset": 3,
 }  # fmt: skip
-_RUNTIME_CALLS = {"fmha_vector_copy": 3, "fmha_atomic_add_f32": 1, "fmha_atomic_i32": 3, "fmha_atomic_cas": 3}
+_RUNTIME_CALLS = {"fmha_atomic_add_f32": 1, "fmha_atomic_i32": 3, "fmha_atomic_cas": 3}
 _CALL = re.compile(
     r"^\s*(?:callq?|j[a-z]+|bl|b)\s+_?(__tsan_(?:(?:unaligned_|volatile_)*(?P<way>read|write)(?P<size>\d+)"
-    r"|(?P<other>read_range|write_range|memcpy|memmove|memset))|(?P<own>fmha_(?:vector_copy|atomic_\w+)))\b"
+    r"|(?P<other>read_range|write_range|memcpy|memmove|memset))|(?P<own>fmha_atomic_\w+)"
+    r"|(?P<plain>memcpy|memmove|memset))\b"
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"(?P<folder>[^"]*)"\s+)?"(?P<name>[^"]*)"')
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
@@ -36,13 +37,14 @@ _COMM = re.compile(r"^(\s*\.comm\s+)([\w.$]+),\s*(\d+)(.*)$")
 _ZEROFILL = re.compile(r"^(\s*\.zerofill\s+__DATA\s*,\s*__bss\s*,\s*)([\w.$]+)\s*,\s*(\d+)(.*)$")
 _LABEL = re.compile(r"^([\w.$]+):")
 _ZERO = re.compile(r"^\s*\.(?:zero|skip|space)\s+(\d+)")
+_END = re.compile(r"^\s*\.(?:size|globl|section)\b|-- End function")
 _SECTION = re.compile(r"^\s*\.(?:section\s+(\S+?)(?:,|\s|$)|(text|data|bss)\b)")
 _X86 = ("edi", "esi", "edx", "ecx", "r8d")
 
 
 @dataclass(frozen=True)
 class Site:
-    """A load or store in the source: file (its name), line (from 1), nbytes a thread (0: as many as are counted)."""
+    """A load or store in the source: file (its name), line (from 1), nbytes a thread."""
 
     file: str
     line: int
@@ -69,7 +71,10 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
     """
     files: dict[str, str] = {}
     line = ("", 0)
+    is_lost = False  # clang forgets the line of what it moves ahead of a loop; then it is the line that follows
+    waiting: list[_Call] = []
     calls: list[_Call] = []
+    ranged = line
     statics: list[tuple[str, int]] = []
     out: list[str] = []
     section, label = "", ""
@@ -83,21 +88,33 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
     rows = text.splitlines()
     place = program_order(rows, machine)
     for index, row in enumerate(rows):
+        if _END.search(row):
+            waiting.clear()
         if found := _LOC.match(row):
-            name = files.get(found[1], "")
-            if name in sources and found[2] != "0":
+            if (name := files.get(found[1], "")) in sources and not (is_lost := found[2] == "0"):
                 line = (name, int(found[2]))
+                for call in waiting:
+                    call.sites[:] = [Site(*line, site.is_write, site.nbytes) for site in call.sites]
+                waiting.clear()
         elif found := _FILE.match(row):
             files[found[1]] = PurePath(found["name"]).name
         elif found := _CALL.match(row):
-            way, own, other = found["way"], found["own"], found["other"]
+            way, own, plain, other = found["way"], found["own"], found["plain"], found["other"] or found["plain"]
+            if plain and ranged == line:  # g++ has reported it already, as ranges
+                out.append(row)
+                continue
+            if plain:
+                row = row.replace(plain, f"__tsan_{plain}", 1)
+            if other in ("read_range", "write_range"):
+                ranged = line
             before = 1 if way else _RUNTIME_CALLS[own] if own else _ARGUMENTS[other]
-            if own == "fmha_vector_copy" or other in ("memcpy", "memmove"):  # where it reads, and where it writes
-                sites = [Site(*line, is_write, 0 if own else 4) for is_write in (False, True)]
+            if other in ("memcpy", "memmove"):  # where it reads, and where it writes
+                sites = [Site(*line, is_write, 4) for is_write in (False, True)]
             else:
                 is_write = way == "write" or bool(own) or other not in (None, "read_range")
                 sites = [Site(*line, is_write, int(found["size"] or 4))]
             calls.append(_Call(place[index], len(out), before, sites))
+            waiting += calls[-1:] * is_lost
             out.append("")  # becomes the instruction that passes the number
         elif found := _COMM.match(row) or _ZEROFILL.match(row):
             static(found[2], int(found[3]))

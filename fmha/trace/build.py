@@ -35,7 +35,7 @@ Mode = Literal["trace", "flops"]
 # Functions are inlined as on a GPU, and loops not unrolled: one site in the program for each in the source.
 _FLAGS = (
     "-std=gnu++17", "-O1", "-g1", "-w", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables",
-    "-fno-threadsafe-statics", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-common",
+    "-fno-strict-aliasing", "-fno-stack-protector", "-fno-common", "-ffp-contract=off",
     "-fno-unroll-loops", "-fno-jump-tables", "-finline-functions", "-finline-limit=20000",
 )  # fmt: skip
 
@@ -131,18 +131,7 @@ def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
     def work() -> None:
         try:
             with tempfile.TemporaryDirectory(prefix="fmha-runtime-") as name:
-                language = ["-x", "c"] if cpp.family != "zig" else []
-                command = [
-                    *_as_c(cpp),
-                    "-O2",
-                    "-w",
-                    f"-DGRAIN={grain}",
-                    *language,
-                    "-c",
-                    str(RUNTIME),
-                    "-o",
-                    "runtime.o",
-                ]
+                command = [*cpp.for_c, "-O2", "-w", f"-DGRAIN={grain}", "-c", str(RUNTIME), "-o", "runtime.o"]
                 _run(command, Path(name), RUNTIME.name)
                 binary = (Path(name) / "runtime.o").read_bytes()
             build_cache.write(folder, key, binary, {})
@@ -155,10 +144,6 @@ def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
 
     threading.Thread(target=work, name="fmha-runtime").start()
     return made
-
-
-def _as_c(cpp: CppCompiler) -> tuple[str, ...]:
-    return (*cpp.command[:-1], "cc", "-fno-sanitize=undefined") if cpp.family == "zig" else cpp.command
 
 
 def _compile(
@@ -177,10 +162,9 @@ def _compile(
         dynamic |= dict.fromkeys(re.findall(r"extern\s+__shared__[^;\[]*?(\w+)\s*\[\s*\]", code))
         (folder / name).write_text(re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text), encoding="utf-8")
     (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
-    flags = [*_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
+    flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
     flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
-    flags += ["-fno-sanitize=undefined"] if cpp.family == "zig" else []
     assembly_file = folder / "kernels.s"
     _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
     is_macho = sys.platform == "darwin"
@@ -189,8 +173,7 @@ def _compile(
     assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
     (folder / "runtime.o").write_bytes(runtime.result())
     program = folder / "program"
-    libraries = [] if is_macho else ["-lm"]
-    _run([*cpp.command, "kernels.s", "runtime.o", "-o", program.name, *libraries], folder, source)
+    _run([*cpp.for_linking, "kernels.s", "runtime.o", "-o", program.name, *cpp.libraries], folder, source)
     facts = {
         "functions": list(functions),
         "sites": [asdict(site) for site in made.sites],
@@ -234,7 +217,7 @@ def _without_comments(text: str) -> str:
 
 def _run(command: list[str], folder: Path, source: str) -> None:
     """Run a compiler in `folder`, or raise its first complaint."""
-    env = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+    env = {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder("zig")), **os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     try:
         code, log = run_bounded(command, timeout_s=COMPILE_LIMIT_S, env=env, cwd=str(folder))
     except OSError as error:
