@@ -29,6 +29,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/hbm_traffic.py", "HBM traffic"),
         ("lab/under_the_hood.py", "Under the hood of HBM"),
         ("lab/kernel_lab.py", "Kernel lab"),
+        ("lab/inside_the_kernel.py", "Inside the kernel"),
         ("lab/tile_map.py", "Tile map"),
         ("lab/roofline.py", "Roofline"),
         ("lab/paper_check.py", "Paper check"),

@@ -54,6 +54,7 @@ TABLE: dict[str, Layer] = {
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
     "figures": layer("fmha/figures/**/*.py", "numpy plotly", "fmha fmha.figures* " + ALL_CORE),
     "chart": layer("fmha/chart/**/*.py", "", ""),
+    "source view": layer("fmha/source_view/**/*.py", "", ""),
     "player payload": layer("fmha/player/**/*.py", "numpy", "fmha fmha.figures.theme fmha.player* " + ALL_CORE),
     "player component": layer("fmha/player/component.py", "numpy streamlit", "fmha*"),
     "ui": layer("fmha/ui/**/*.py", "streamlit plotly", "fmha*"),
