@@ -23,7 +23,7 @@ def choose(asked: Asked) -> Asked:
     """The control: the same settings with something taken out."""
     offered = changes(asked.kernel.source())
     labels = {NOTHING: "nothing"} | {change.key: label(change) for change in offered}
-    take = kept.choice("take", "Take out", labels, NOTHING)
+    take = kept.choice("take", "Break it: take out", labels, NOTHING)
     return dataclasses.replace(asked, take=take)
 
 
@@ -34,13 +34,16 @@ def label(change: Change) -> str:
     return f"line {change.line}: the bound {change.taken.strip(' &')} ({change.why})"
 
 
+def introduce(*, can_run: bool) -> bool:
+    """What this is about, and whether everything is to be taken out in turn."""
+    st.markdown("Each `__syncthreads()` names the hazard that it closes. Take one out and see which threads collide.")
+    return can_run and controls.toggle("each", "Take each out in turn and list what is found (some seconds)")
+
+
 def broken(asked: Asked, run: Trace | None, why_not: str = "") -> None:
     """What came of it. run: None where it could not be traced to its end, for the reason `why_not`."""
     change = asked.change
     if change is None:
-        st.markdown(
-            "Each `__syncthreads()` names the hazard that it closes. Take one out and see which threads collide."
-        )
         return
     what = "the barrier" if change.kind == "barrier" else f"the bound `{change.taken.strip(' &')}`"
     st.error(
@@ -68,8 +71,6 @@ def broken(asked: Asked, run: Trace | None, why_not: str = "") -> None:
 
 def each(asked: Asked) -> None:
     """What everything that can be taken out is good for."""
-    if not controls.toggle("each", "Take each out in turn and list what is found (some seconds)"):
-        return
     rows = traced.each(asked.number, asked.problem, asked.tiling, asked.input, asked.kernel.source())
     st.dataframe(rows, hide_index=True)
     p = hard_case(asked.tiling)
@@ -112,4 +113,4 @@ def harder(asked: Asked) -> None:
         st.markdown(f"In {case}, nothing is found either: with these tiles it only saves work.")
 
 
-__all__ = ["broken", "choose", "each", "label"]
+__all__ = ["broken", "choose", "each", "introduce", "label"]

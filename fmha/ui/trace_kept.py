@@ -22,11 +22,17 @@ def state() -> dict[str, Any]:
     return kept
 
 
+def put(name: str, value: int) -> None:
+    """Set a slider that is not drawn yet in this run."""
+    controls.assign(**{name: value})
+    state()[name] = value
+
+
 def slider(name: str, label: str, hi: int, default: int, format: Callable[[int], str]) -> int:
     """A slider over 0 to `hi`."""
     before = state().get(name)
     if before is not None and before > hi:
-        controls.assign(**{name: hi})
+        put(name, hi)
     value = int(controls.slider(name, label, options=list(range(hi + 1)), default=default, format=format))
     state()[name] = value
     return value
@@ -42,4 +48,4 @@ def choice(name: str, label: str, options: Mapping[str, str], default: str) -> s
     return value
 
 
-__all__ = ["choice", "slider", "state"]
+__all__ = ["choice", "put", "slider", "state"]

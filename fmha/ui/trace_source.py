@@ -22,7 +22,7 @@ _FOLDER = Path(__file__).resolve().parent.parent / "source_view" / "frontend"
 _HTML = '<div class="fmha-source"><div class="phases"></div><div class="list" role="listbox"></div></div>'
 KEY = "source"
 STRIP = {
-    "wavefronts": "SMEM waves", "conflicts": "bank conflicts", "global": "global bytes", "wasted": "extra sectors",
+    "wavefronts": "wavefronts", "conflicts": "bank conflicts", "global": "global bytes", "wasted": "extra sectors",
     "flops": "FLOPs",
 }  # fmt: skip
 HINT = "click a line, or use the arrow keys"

@@ -76,13 +76,13 @@ def choose(asked: Asked, run: Trace) -> Here:
         first = state.pop("phase to", None)
         target = first if first is not None else same
         if target is not None:
-            controls.assign(phase=target % len(stops))
+            kept.put("phase", target % len(stops))
     left, right = st.columns(2)
     with left:
         stop = kept.slider("phase", "Phase", len(stops) - 1, _opening(stops), lambda s: _stop_name(stops[s]))
     requests = stops[stop].requests
     if state.get("stop") not in (None, (context, stop)):
-        controls.assign(req=state.pop("req to", stops[stop].worst) % max(len(requests), 1))
+        kept.put("req", state.pop("req to", stops[stop].worst) % max(len(requests), 1))
     with right:
         request = kept.slider(
             "req", "Request of the warp", max(len(requests), 1) - 1, stops[stop].worst,

@@ -149,8 +149,9 @@ def main() -> None:
         asked = traced.settings()
     top, breaking, listing, stepping = (st.container() for _ in range(4))
     with breaking, st.container(border=True):
-        st.header("Break it", anchor=False)
-        asked = trace_break.choose(asked)
+        left, right = st.columns(2, gap="medium")
+        with left:
+            asked = trace_break.choose(asked)
         outcome = st.container()
     p, t = asked.problem, asked.tiling
     with top:
@@ -165,9 +166,11 @@ def main() -> None:
             verdict(asked, run)
         elif asked.change is None:
             without_a_run(asked, why)
+    with right:
+        every = trace_break.introduce(can_run=run is not None)
     with outcome:
         trace_break.broken(asked, run, why)
-        if run is not None:
+        if every:
             trace_break.each(asked)
     now = None
     if run is not None:

@@ -145,6 +145,28 @@ def test_the_same_phase_in_another_visit_and_a_link_to_it() -> None:
     assert not checked(at).warning and "block 0" in said(at), "tiles that are gone are left without a word"
 
 
+def test_a_visit_is_gone_through_phase_by_phase_from_its_first_to_its_last() -> None:
+    """The visits in the middle have fewer phases, and the last phase of one has more requests than the next one's."""
+    at = opened(N="100", visit="0", phase="6", req="60")
+
+    def place() -> tuple[object, ...]:
+        return tuple(at.select_slider(key=key).value for key in ("visit", "phase", "req"))
+
+    assert f"Line {line_of('pv += Sij[')}" in said(at)
+    at.button(key="gophase1").click().run()
+    assert place() == (1, 0, 0)
+    requests = at.select_slider(key="req")
+    requests.set_value(requests.options[-1]).run()
+    at.button(key="goreq1").click().run()
+    assert place() == (1, 1, 0)
+    for _ in range(5):
+        at.button(key="gophase1").click().run()
+    assert place()[:2] == (2, 0)
+    at.button(key="gophase-1").click().run()
+    assert place()[:2] == (1, 5)
+    assert not checked(at).warning
+
+
 @pytest.mark.parametrize(
     "words", ["a row of Sij was filled", "P, alpha, beta were written", "the next tile overwrites"]
 )
@@ -215,7 +237,7 @@ def without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_without_a_compiler_the_source_can_be_read(without_a_compiler: str) -> None:
     at = opened()
     assert without_a_compiler[1:] in said(at) and len(at.info) == 1 and not at.error
-    assert [h.value for h in at.header] == ["Break it", "02_fmha101.cu, line by line", "Try this"]
+    assert [h.value for h in at.header] == ["02_fmha101.cu, line by line", "Try this"]
     assert "Under the hood of HBM" in said(at) and not at.metric
     assert without_a_compiler[1:] in said(opened(take=change("a row of Sij was filled").key))
 
