@@ -136,7 +136,7 @@ def _nearest(at: int, regions: Sequence[Region], known: Region | None) -> str:
 
 
 def _bytes(behind: int) -> str:
-    return f"{behind:,} bytes behind" if behind else "at"
+    return f"{behind:,} bytes behind" if behind else "right behind"
 
 
 __all__ = ["KINDS", "Finding", "findings"]

@@ -227,7 +227,7 @@ enum { WARP_BIT = 14, BARRIER_BIT = 28, BLOCK_BIT = 41, LAUNCH_BIT = 61, MAX_LAU
 #define GRAIN 4  // bytes that one stamp stands for; the builder says 2 where a kernel has 16-bit types
 #endif
 typedef struct {
-    u64 wrote, read;
+    u64 wrote, read;  // an atomic operation, which leaves other atomic operations alone, counts as reading
     u16 write_site, read_site;
 } Shadow;
 static Shadow* shared_shadow;
@@ -272,18 +272,20 @@ static __attribute__((noinline)) void race(u32 kind, u64 s, u32 at, int is_share
 
 enum { READ, WRITE, UPDATE };  // UPDATE: an atomic operation
 static inline void check_stamp(Shadow* s, u32 at, int is_shared, int how, u32 site) {
-    if (how == READ) {
-        if (__builtin_expect(unordered(s->wrote), 0)) race(RACE_WRITE_READ, s->wrote, at, is_shared, site, s->write_site);
-        s->read = joined(s->read);
-        s->read_site = (u16)site;
-        return;
+    int is_atomic = (s->read & ATOMIC) != 0;
+    if (__builtin_expect(unordered(s->wrote), 0))
+        race(how == READ ? RACE_WRITE_READ : RACE_WRITE_WRITE, s->wrote, at, is_shared, site, s->write_site);
+    if (how == WRITE || is_atomic != (how == UPDATE)) {
+        if (__builtin_expect(unordered(s->read), 0))
+            race(how == READ ? RACE_WRITE_READ : is_atomic ? RACE_WRITE_WRITE : RACE_READ_WRITE, s->read, at, is_shared, site, s->read_site);
     }
-    int is_joining = how == UPDATE && s->wrote & ATOMIC;
-    if (__builtin_expect(unordered(s->wrote), 0) && !is_joining)
-        race(RACE_WRITE_WRITE, s->wrote, at, is_shared, site, s->write_site);
-    if (__builtin_expect(unordered(s->read), 0)) race(RACE_READ_WRITE, s->read, at, is_shared, site, s->read_site);
-    s->wrote = how == WRITE ? now_stamp : ATOMIC | (is_joining ? joined(s->wrote) : now_stamp);
-    s->write_site = (u16)site;
+    if (how == WRITE) {
+        s->wrote = now_stamp;
+        s->write_site = (u16)site;
+    } else {
+        s->read = joined(s->read) | (how == UPDATE ? ATOMIC : 0);
+        s->read_site = (u16)site;
+    }
 }
 
 static inline void check_shared(u32 at, u32 nbytes, int how, u32 site) {
@@ -322,7 +324,7 @@ static void to_scheduler(u32 state) {
     fmha_switch(&mine->sp, scheduler_sp);
 }
 
-// An address of no memory that the thread may use: in which region it would be if that were larger, or NOWHERE.
+// An address of no memory that the thread may use. What is told is its first byte outside of what it was meant for.
 static __attribute__((noinline)) void elsewhere(uintptr_t address, u32 nbytes, int is_write, u32 site) {
     if (address - (uintptr_t)(stacks + (size_t)now_thread * STACK) < STACK) return;  // the thread's own: registers, arrays
     if (!is_write && address - constants_first < constants_bytes) return;
@@ -330,7 +332,7 @@ static __attribute__((noinline)) void elsewhere(uintptr_t address, u32 nbytes, i
     if (address < 1 << 16) {
         found(NULL_POINTER, now_thread, 0, site, 0, NOWHERE, address);
     } else if (o < DYNAMIC_ROOM) {
-        found(BEYOND_SMEM, now_thread, 0, site, 0, NOWHERE, o + nbytes - 1);
+        found(BEYOND_SMEM, now_thread, 0, site, 0, NOWHERE, o < dynamic_bytes ? dynamic_bytes : o);
     } else {  // perhaps beside dynamic shared memory, or beside a static variable
         u32 region = NOWHERE, kind = -o <= RED_ZONE ? BEYOND_SMEM : OUT_OF_BOUNDS;
         int64_t nearest = RED_ZONE, at = (int64_t)(kind == BEYOND_SMEM ? o : address - (uintptr_t)arena);
@@ -341,8 +343,7 @@ static __attribute__((noinline)) void elsewhere(uintptr_t address, u32 nbytes, i
             nearest = away;
             kind = OUT_OF_BOUNDS;
             region = region_count - static_count + i;
-            at = inside < 0 ? inside : inside + nbytes - 1;
-            at += statics[i].at;
+            at = statics[i].at + (inside >= 0 && inside < size ? size : inside);
         }
         found(kind, now_thread, 0, site, 0, region, (u64)at);
     }
@@ -387,10 +388,15 @@ static inline __attribute__((always_inline)) void touch(const void* address, u32
     elsewhere(a, nbytes, how != READ, site);
 }
 
-// An access that the source makes in one piece: on a GPU its address must be a multiple of its size.
+// An access that the source makes in one piece: its address must be a multiple of its size, or a GPU stops there.
+static __attribute__((noinline)) void misaligned(u32 nbytes, u32 site) {
+    found(MISALIGNED, now_thread, nbytes, site, 0, NOWHERE, 0);
+    here[3] = site;
+    is_broken = 1;
+    to_scheduler(DONE);
+}
 static inline __attribute__((always_inline)) void touch_whole(const void* address, u32 nbytes, u32 lg, int how, u32 site) {
-    if (__builtin_expect((uintptr_t)address & (nbytes - 1), 0) && flags & TRACE)
-        found(MISALIGNED, now_thread, nbytes, site, 0, NOWHERE, (uintptr_t)address & (nbytes - 1));
+    if (__builtin_expect((uintptr_t)address & (nbytes - 1), 0) && flags & TRACE) misaligned(nbytes, site);
     touch(address, nbytes, lg, how, site);
 }
 
@@ -836,10 +842,9 @@ static void run_block(u32 block) {
                 a_done = t;
                 continue;
             }
-            if (!waiting) a_waiting = t;
+            if (!waiting) a_waiting = t, line = f->line;
             else if (f->line != line) found(BARRIERS_DIFFER, t, a_waiting, 0, 0, f->line, line);
             waiting++;
-            line = f->line;
             all &= f->vote;
             any |= f->vote;
             votes += f->vote;
