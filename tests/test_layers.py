@@ -21,7 +21,7 @@ CORE = (
     "hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic levels "
     "lockstep merging caches cache_kv_outer cache_naive check kernels phases banks bank_sites bank_fmha101 "
     "bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs model_facts "
-    "forecast tilemap wave_map model_errors edge order_levels"
+    "forecast tilemap wave_map spans gantt_map makespan model_errors edge order_levels"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 
