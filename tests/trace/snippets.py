@@ -1,4 +1,4 @@
-"""Little kernels written in tests: many in one file, compiled at once, each run on its own."""
+"""Small .cu files written by tests: compiled for the CPU, run on arrays, and what each marked line did to memory."""
 
 from __future__ import annotations
 
@@ -9,63 +9,89 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-from fmha.kernels import Argument, Launch
-from fmha.memory import Slot
-from fmha.trace.build import Program, build
+from fmha.kernels import Launch
+from fmha.trace.build import Mode, build
 from fmha.trace.findings import Finding, findings
-from fmha.trace.run import CHECK, REVERSED, TRACE, Raw, run
+from fmha.trace.run import CHECK, FLOP_KINDS, TRACE, run
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A snippet's run: what it wrote (as float32), what was found, the rest as the runtime wrote it down."""
+class Access:
+    """What a marked line did to one array: of how many bytes a thread, in how many requests of warps."""
 
-    outputs: dict[str, np.ndarray]
+    array: str
+    is_write: bool
+    nbytes: int
+    requests: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outputs by name; by the mark of a line its accesses and arithmetic; what is wrong."""
+
+    outputs: dict[str, NDArray[Any]]
+    accesses: dict[str, list[Access]]
+    flops: dict[str, dict[str, int]]
     findings: tuple[Finding, ...]
-    raw: Raw
 
-    @property
-    def rows(self) -> np.ndarray:
-        """Counts by site and array."""
-        return self.raw.rows
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.outputs[name]
 
 
-class Snippets:
-    """Kernels in one .cu file. A comment `// at NAME` marks a line that `line(NAME)` finds again."""
+class Snippet:
+    """A .cu file with the given text. Lines whose accesses a test asks for end in `// @mark`."""
 
-    def __init__(self, text: str, folder: Path, cache: Path, name: str = "snippets.cu") -> None:
-        self.text = text
-        self.path = folder / name
+    def __init__(self, folder: Path, text: str, cache: Path, **defines: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path, self.text, self.cache, self.defines = folder / "snippet.cu", text, cache, defines
         self.path.write_text(text, encoding="utf-8")
-        functions = re.findall(r"__global__ void (\w+)\(", text)
-        self.program: Program = build(self.path, functions, {}, cache=cache)
+        self.functions = re.findall(r'extern "C" __global__ void (\w+)', text)
+        self.marks = {
+            number: found[1]
+            for number, line in enumerate(text.splitlines(), 1)
+            if (found := re.search(r"// @(\w+)", line))
+        }
 
-    def line(self, name: str) -> int:
-        (found,) = [n for n, line in enumerate(self.text.split("\n"), 1) if re.search(rf"// at {name}\b", line)]
-        return found
-
-    def launch(
-        self, function: str, arguments: tuple[Argument, ...], block: int = 32, grid: int = 1, smem: int = 0
-    ) -> Launch:
-        """smem: bytes of dynamic shared memory, as one array `row`."""
-        return Launch(function, grid, block, smem, arguments, (Slot("row", (smem // 4,), 0, smem),) if smem else ())
-
-    def run(
+    def __call__(
         self,
-        *launches: Launch,
-        inputs: Mapping[str, np.ndarray] | None = None,
-        outputs: Mapping[str, int] | None = None,
-        is_reversed: bool = False,
-        **settings: Any,
-    ) -> Ran:
-        """outputs: how many numbers of 4 bytes."""
-        sizes = {name: 4 * count for name, count in (outputs or {}).items()}
-        flags = TRACE | CHECK | (REVERSED if is_reversed else 0)
-        raw = run(self.program, launches, inputs or {}, sizes, flags=flags, **settings)
-        return Ran(raw.outputs, findings(raw, self.program, launches), raw)
-
-    def call(self, function: str, arguments: tuple[Argument, ...], **settings: Any) -> Ran:
-        """One launch, with the settings of `launch` and `run` together."""
-        shape = {name: settings.pop(name) for name in ("block", "grid", "smem") if name in settings}
-        return self.run(self.launch(function, arguments, **shape), **settings)
+        function: str,
+        inputs: Mapping[str, NDArray[Any]],
+        outputs: Mapping[str, tuple[tuple[int, ...], DTypeLike]],
+        *numbers: int | float,
+        grid: int = 1,
+        block: int = 32,
+        smem: int = 0,
+        mode: Mode = "trace",
+        processes: int = 1,
+    ) -> Result:
+        """Run it. The kernel takes the inputs, the outputs (shape and type each) and the numbers, in this order."""
+        functions = [*self.functions, *([] if function in self.functions else [function])]
+        program = build(self.path, functions, self.defines, mode, cache=self.cache)
+        sizes = {name: int(np.prod(shape)) * np.dtype(dtype).itemsize for name, (shape, dtype) in outputs.items()}
+        launch = Launch(function, grid, block, smem, (*inputs, *outputs, *numbers), ())
+        raw = run(program, [launch], inputs, sizes, flags=TRACE | CHECK if mode == "trace" else 0, processes=processes)
+        accesses: dict[str, dict[tuple[str, bool, int], int]] = {}
+        for row in raw.rows:
+            site = program.sites[row["site"]]
+            if site.line in self.marks:
+                array = raw.regions[0][row["region"]].name if row["region"] < len(raw.regions[0]) else "?"
+                one = accesses.setdefault(self.marks[site.line], {})
+                key = (array, site.is_write, int(row["nbytes"] // row["lanes"]))
+                one[key] = one.get(key, 0) + int(row["requests"])
+        flops = {
+            self.marks[line]: {
+                kind: int(raw.flops["count"][raw.flops["line"] == line].sum(axis=0)[k])
+                for k, kind in enumerate(FLOP_KINDS)
+                if raw.flops["count"][raw.flops["line"] == line].sum(axis=0)[k]
+            }
+            for line in self.marks
+            if line in raw.flops["line"]
+        }
+        return Result(
+            {n: raw.outputs[n].view(np.dtype(dtype)).reshape(shape) for n, (shape, dtype) in outputs.items()},
+            {mark: [Access(*key, n) for key, n in sorted(found.items())] for mark, found in accesses.items()},
+            flops,
+            findings(raw, program, [launch]),
+        )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmha.errors import BuildError, LimitError, TraceError
-from tests.trace.snippets import Snippets
+from tests.trace.little import Snippets
 
 FAULTY = r"""
 // A kernel each. `in` and `out` hold 32 numbers.

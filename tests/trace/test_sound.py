@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trace.snippets import Snippets
+from tests.trace.little import Snippets
 
 SOUND = r"""
 __constant__ float weights[4] = {1.0f, 2.0f, 4.0f, 8.0f};
