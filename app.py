@@ -28,6 +28,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/tiles_in_motion.py", "Tiles in motion"),
         ("lab/hbm_traffic.py", "HBM traffic"),
         ("lab/under_the_hood.py", "Under the hood of HBM"),
+        ("lab/timeline.py", "Timeline"),
         ("lab/kernel_lab.py", "Kernel lab"),
         ("lab/inside_the_kernel.py", "Inside the kernel"),
         ("lab/tile_map.py", "Tile map"),

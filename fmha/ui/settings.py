@@ -23,6 +23,7 @@ KNOWN = frozenset(
     | {"sram", "verdict"}
     | {"design", "colour", "mBr", "mBc"}
     | {"take", "heat", "line", "part", "block", "qtile", "visit", "warp", "phase", "req", "each"}
+    | {"stages", "held", "zoom", "at", "smspan", "firstsm"}
     | {"blocks", "l2", "orders", "pad", "site01", "site02", "stride", "turn", "check", "level"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
