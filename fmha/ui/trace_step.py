@@ -105,10 +105,10 @@ def _launch(run: Trace, column: Any) -> int:
 def _block(asked: Asked, run: Trace, launch: int, left: Any, right: Any) -> int:
     """The block: a head and a Q tile, where that is what a block is."""
     grid = run.plan.launches[launch].grid
-    if not asked.kernel.tiled:
+    Tr, head = asked.tiling.Tr(asked.problem), 0
+    if not asked.kernel.tiled or grid != Tr * asked.problem.H:
         with right:
             return kept.slider("block", "Block", grid - 1, 0, lambda b: f"{b} of {grid}")
-    Tr, head = asked.tiling.Tr(asked.problem), 0
     if asked.problem.H > 1:
         with left:
             head = controls.slider("show", "Head shown", lo=0, hi=asked.problem.H - 1, default=0)
