@@ -79,15 +79,14 @@ def build(
     parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
-    parts += [
-        Path(function.__code__.co_filename).read_text(encoding="utf-8") for function in (build, prepare, program_order)
-    ]
+    steps = (build, compiler, prepare, program_order)
+    parts += [Path(step.__code__.co_filename).read_text(encoding="utf-8") for step in steps]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     folder = cache_folder("traces") if cache is None else cache
     if (entry := build_cache.read(folder, key)) is not None:
         binary, facts = entry
         return _program(binary, facts, time.perf_counter() - begun, is_cached=True)
-    runtime = _runtime(cpp, folder, _grain(files))
+    runtime = _runtime(cpp, folder)
     with tempfile.TemporaryDirectory(prefix="fmha-trace-") as name:
         binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
     build_cache.write(folder, key, binary, facts)  # a folder that cannot be written costs time only
@@ -106,19 +105,14 @@ def _program(binary: bytes, facts: Mapping[str, Any], seconds: float, *, is_cach
     )
 
 
-def _grain(files: Mapping[str, str]) -> int:
-    """Bytes that the runtime's shadow memory keeps apart: 2 where there are 16-bit types."""
-    return 2 if any(re.search(r"\bhalf\b|__half|bfloat16", text) for text in files.values()) else 4
-
-
 _running: dict[str, Future[bytes]] = {}  # runtimes that are being compiled: builds side by side share one
 _lock = threading.Lock()
 
 
-def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
+def _runtime(cpp: CppCompiler, folder: Path) -> Future[bytes]:
     """runtime.c as an object file: from the cache, or compiled beside the kernel and kept for the next one."""
     text = RUNTIME.read_text(encoding="utf-8")
-    key = hashlib.sha256("\0".join([machine(), sys.platform, str(cpp), str(grain), text]).encode()).hexdigest()
+    key = hashlib.sha256("\0".join([machine(), sys.platform, str(cpp), *cpp.for_c, text]).encode()).hexdigest()
     with _lock:
         if (running := _running.get(key)) is not None:
             return running
@@ -131,7 +125,7 @@ def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
     def work() -> None:
         try:
             with tempfile.TemporaryDirectory(prefix="fmha-runtime-") as name:
-                command = [*cpp.for_c, "-O2", "-w", f"-DGRAIN={grain}", "-c", str(RUNTIME), "-o", "runtime.o"]
+                command = [*cpp.for_c, "-O2", "-w", "-c", str(RUNTIME), "-o", "runtime.o"]
                 _run(command, Path(name), RUNTIME.name)
                 binary = (Path(name) / "runtime.o").read_bytes()
             build_cache.write(folder, key, binary, {})

@@ -23,7 +23,7 @@ from fmha.trace.build import DYNAMIC_ROOM, Program
 from fmha.units import ceil_div, format_bytes
 
 MAGIC = 0x464D4841
-TRACE, CHECK, REVERSED = 1, 2, 4
+TRACE, CHECK, REVERSED, GRAIN_BIT = 1, 2, 4, 4
 MAX_PROCESSES = 64
 ALIGNMENT = 256  # of buffers, as the GPU's allocator has it: sectors depend on it
 GAP = 1 << 18  # bytes between buffers that belong to none
@@ -131,6 +131,8 @@ def run(
         raise LimitError(f"tracing runs at most {MAX_LAUNCHES} launches and this run has {len(launches)}: split it.")
     for launch in launches:
         _check_limits(program, launch, len(where))
+    smallest = min((site.nbytes for site in program.sites[1:]), default=4)  # what races are told apart by
+    flags |= min(2, smallest.bit_length() - 1) << GRAIN_BIT
     count = min(MAX_PROCESSES, max(1, processes or len(_cores())))
     head, tables = _job(program, launches, where, end, {*inputs}, flags, detail, saved, blocks, count)
     with tempfile.TemporaryDirectory(prefix="fmha-run-") as folder:

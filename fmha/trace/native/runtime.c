@@ -47,7 +47,7 @@ extern u64 fmha_flops[][FLOP_KINDS];  // by line of the source
 extern const u64 fmha_flop_lines;
 
 // ---- the job file ------------------------------------------------------------------------------------------------------
-enum { TRACE = 1, CHECK = 2, REVERSED = 4 };
+enum { TRACE = 1, CHECK = 2, REVERSED = 4, GRAIN_BIT = 4 };  // from that bit on: how small accesses are, see `grain_bits`
 enum { MAGIC = 0x464d4841, MAX_PROCESSES = 64 };
 typedef struct {
     u64 magic, buffers, launches, arena_at, arena_bytes, processes, flags, buffers_at, launches_at, arguments_at, slots_at;
@@ -223,16 +223,15 @@ enum { WARP_BIT = 14, BARRIER_BIT = 28, BLOCK_BIT = 41, LAUNCH_BIT = 61, MAX_LAU
 #define WARPS (1ull << 11)
 #define BLOCKS (1ull << 12)
 #define ATOMIC (1ull << 13)
-#ifndef GRAIN
-#define GRAIN 4  // bytes that one stamp stands for; the builder says 2 where a kernel has 16-bit types
-#endif
 typedef struct {
     u64 wrote, read;  // an atomic operation, which leaves other atomic operations alone, counts as reading
     u16 write_site, read_site;
 } Shadow;
 static Shadow* shared_shadow;
 static Shadow* device_shadow;  // of all processes
-static u8* is_written;         // of device memory: one byte for each GRAIN bytes
+static u8* is_written;         // of device memory: a byte for each grain
+static u32 grain_bits;         // a stamp stands for 1 << grain_bits bytes: the smallest access that the program has
+static inline u32 grains(u32 nbytes) { return (nbytes + (1u << grain_bits) - 1) >> grain_bits; }
 static u32 barriers, warp_operations[MAX_THREADS / 32];
 
 static u64 stamp_of(u32 thread) {
@@ -289,7 +288,7 @@ static inline void check_stamp(Shadow* s, u32 at, int is_shared, int how, u32 si
 }
 
 static inline void check_shared(u32 at, u32 nbytes, int how, u32 site) {
-    for (Shadow *s = shared_shadow + at / GRAIN, *end = shared_shadow + (at + nbytes + GRAIN - 1) / GRAIN; s < end; s++) {
+    for (Shadow *s = shared_shadow + (at >> grain_bits), *end = shared_shadow + grains(at + nbytes); s < end; s++) {
         // What another block or launch left there is not written, and orders nothing.
         if (__builtin_expect((s->wrote ^ now_stamp) >> BLOCK_BIT, 0)) {
             s->wrote = 0;
@@ -306,7 +305,7 @@ static void check_device(u32 at, u32 nbytes, int how, u32 site) {
     u32 region = region_of(at, 0);
     int is_input = region < buffer_count && buffers[region].is_input;
     if (is_input && how != READ) found(INPUT_WRITTEN, now_thread, 0, site, 0, region, at);
-    for (u32 w = at / GRAIN, end = (at + nbytes + GRAIN - 1) / GRAIN; w < end; w++) {
+    for (u32 w = at >> grain_bits, end = grains(at + nbytes); w < end; w++) {
         if (how != WRITE && !is_written[w]) found(UNWRITTEN, now_thread, 0, site, 0, region, at);
         if (is_input && how == READ) continue;  // there is nobody to race with
         u32* lock = &locks[w % LOCKS];
@@ -963,12 +962,13 @@ int main(int count, char** words) {
     flags = (u32)job->flags;
     buffer_count = (u32)job->buffers;
     for (u32 i = 0; i < buffer_count; i++) regions[i] = (Region){(u32)buffers[i].offset, (u32)buffers[i].nbytes};
-    is_written = reserve(arena_bytes / GRAIN + 64, MAP_SHARED);
-    device_shadow = reserve((arena_bytes / GRAIN + 64) * sizeof *device_shadow, MAP_SHARED);
+    grain_bits = flags >> GRAIN_BIT;
+    is_written = reserve(grains((u32)arena_bytes) + 64, MAP_SHARED);
+    device_shadow = reserve((grains((u32)arena_bytes) + 64) * sizeof *device_shadow, MAP_SHARED);
     locks = reserve(LOCKS * sizeof *locks, MAP_SHARED);
     for (u32 i = 0; i < buffer_count; i++)
-        if (buffers[i].is_input) memset(is_written + buffers[i].offset / GRAIN, 1, (buffers[i].nbytes + GRAIN - 1) / GRAIN);
-    shared_shadow = reserve((size_t)SHADOWED / GRAIN * sizeof *shared_shadow, MAP_PRIVATE);
+        if (buffers[i].is_input) memset(is_written + (buffers[i].offset >> grain_bits), 1, grains((u32)buffers[i].nbytes));
+    shared_shadow = reserve(((size_t)SHADOWED >> grain_bits) * sizeof *shared_shadow, MAP_PRIVATE);
     stacks = reserve((size_t)STACK * (MAX_THREADS + 1), MAP_PRIVATE);
     stacks = (char*)(((uintptr_t)stacks + STACK - 1) & ~(uintptr_t)(STACK - 1));
     u32 most = 0;
