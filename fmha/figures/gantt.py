@@ -17,6 +17,7 @@ from fmha.spans import Area, Blocks
 from fmha.units import format_bytes, format_time_us
 
 MOST_BARS = 2000  # of a close-up that is drawn bar by bar: more take the browser too long
+_ABOVE, _BELOW = 66, 54  # pixels: legend and names of waves; ticks and title
 _CLEAR = "rgba(0,0,0,0)"
 _WAITS = "rgba(128,136,150,0.3)"
 _INK, _HALO = "#20242c", "rgba(255,255,255,0.85)"  # of lines over coloured cells, on any ground
@@ -57,13 +58,14 @@ def _axes(fig: Sketch, blocks: Blocks, view: View, pixels: int) -> None:
     every = next(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 4096) if pixels * n / view.sms >= 20)
     ticks = [sm for sm in range(view.first_sm, view.first_sm + view.sms) if sm % every == 0]
     span = [(t - blocks.begin) * scale for t in (view.begin, view.end)]
-    fig.xaxis(title=f"time, {unit}", range=span, showgrid=False, zeroline=False, tickformat=",")
+    fig.xaxis(title=f"time, {unit}", range=span, showgrid=False, zeroline=False, tickformat=",", automargin=False)
     fig.yaxis(
         title="SM", tickvals=ticks, range=[view.first_sm + view.sms - 0.5, view.first_sm - 0.5], showgrid=False,
         zeroline=False,
     )  # fmt: skip
     legend = {"itemclick": False, "itemdoubleclick": False, "y": 1 + 24 / pixels}
-    fig.update(barmode="overlay", margin={"t": 66, "r": 12}, showlegend=True, legend=legend)
+    margin = {"t": _ABOVE, "b": _BELOW, "r": 12}
+    fig.update(barmode="overlay", margin=margin, showlegend=True, legend=legend)
 
 
 def _waves(fig: Sketch, blocks: Blocks, view: View, waves: Sequence[Wave]) -> None:
@@ -129,11 +131,13 @@ def gantt(
 
     Args:
         blocks, areas, waves: of the same events (`fmha.spans`). frame: what a close-up shows, framed here.
+        height: of the cells together, in pixels; None: by their number.
     """
     view = View(drawn.first_sm, drawn.sms, drawn.begin, drawn.end)
     rows, columns = drawn.cells.shape
-    pixels = max(200, min(560, 5 * rows), round(1.4 * rows)) if height is None else height - 110
-    fig = Sketch("", pixels + 110)
+    fine = 2 if 560 // 2 < rows <= 320 else max(1, min(28, 560 // rows))
+    pixels = fine * rows if height is None else height  # whole pixels for a row, or rows would blend
+    fig = Sketch("", pixels + _ABOVE + _BELOW)
     scale, unit = time_unit(view.end - view.begin)
     step, high = (view.end - view.begin) * scale / columns, drawn.sms / rows
     colors = [_CLEAR, _WAITS, *(theme.color(role_of(p)) for p in range(len(PHASES)))]
@@ -169,30 +173,35 @@ def bars(
         return None
     lines = view.sms * blocks.lanes * blocks.tracks
     pixels = max(120, min(440, 36 * lines))
-    fig = Sketch("", pixels + 110)
+    fig = Sketch("", pixels + _ABOVE + _BELOW)
     _backs(fig, blocks, view)
     what, phase = events[rows], events["phase"][rows]
     line = blocks.lane[block] * blocks.tracks + track_of(blocks, phase)
     y = blocks.sm[block] - 0.5 + (line + 0.5) / (blocks.lanes * blocks.tracks)
     scale, _ = time_unit(view.end - view.begin)
     begin, end = np.maximum(what["t0"], view.begin), np.minimum(what["t1"], view.end)
-    letters = (end - begin) / (_LETTER * (view.end - view.begin)) * (pixels >= _TALL * lines)
+    letters = (end - begin) / (_LETTER * (view.end - view.begin))  # that a bar is wide
     names = [_name(event) for event in what]
-    texts = [name if len(name) + 0.5 <= room else "" for name, room in zip(names, letters.tolist(), strict=True)]
+    tall = pixels >= _TALL * lines
+    texts = [
+        name if tall and len(name) + 0.5 <= room else "" for name, room in zip(names, letters.tolist(), strict=True)
+    ]
     role = np.array([role_of(p) for p in range(len(PHASES))])[phase]
     for name, word in role_words([p for p in blocks.phases if p in set(phase.tolist())]).items():
         mine = np.flatnonzero(role == name)
         fig.add_bar(
             orientation="h", name=word, base=((begin[mine] - blocks.begin) * scale).tolist(),
             x=((end[mine] - begin[mine]) * scale).tolist(), y=y[mine].tolist(),
-            width=0.82 / (blocks.lanes * blocks.tracks), marker={"color": theme.color(name), "line": {"width": 0}},
+            width=0.82 / (blocks.lanes * blocks.tracks),
+            marker={"color": theme.color(name), "line": {"width": (0.6 * (letters[mine] > 1)).tolist(), "color": _HALO}},
             text=[texts[k] for k in mine], textposition="inside", insidetextanchor="middle",
-            textangle=0, insidetextfont={"size": 13}, constraintext="none", cliponaxis=True,
+            textangle=0, insidetextfont={"size": 13}, cliponaxis=True,
             customdata=[_told(what[k]) for k in mine], hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
     _idle(fig, blocks, view, areas, blocks.lanes)
     _waves(fig, blocks, view, waves)
     _axes(fig, blocks, view, pixels)
+    fig.update(uniformtext={"mode": "hide", "minsize": 10})  # on a narrow screen fewer names fit
     return fig.figure()
 
 
@@ -216,7 +225,7 @@ def _name(event: np.void) -> str:
     if what.is_load:
         return f"{what.tensor}{event['i'] if what.tensor in ('Q', 'O', 'l', 'm') else event['j']}"
     if what.is_store:
-        return f"store {what.tensor}"
+        return f"store{'' if what.tensor == 'O' else ' ' + what.tensor}"
     return {"softmax": "P", "O_norm": "O", "PV": "O", "normalize": "O / l"}.get(what.code, what.code)
 
 

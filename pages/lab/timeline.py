@@ -160,7 +160,7 @@ def picture(table: Table) -> None:
     note = "Each bar is one event; the grey frame behind is its block. Point at a bar for its numbers."
     if near is None:
         close = gantt_map(table.events, blocks, view)
-        near = gantt.gantt(close, blocks, table.areas, table.waves, height=110 + min(440, max(160, 24 * view.sms)))
+        near = gantt.gantt(close, blocks, table.areas, table.waves, height=min(440, max(160, 24 * view.sms)))
         note = f"More than {gantt.MOST_BARS:,} events: painted. " + timeline_words.how_drawn(close, blocks)
     begin, end = (format_time_us(t - blocks.begin) if t > blocks.begin else "0" for t in (view.begin, view.end))
     where = f"SM {view.first_sm}" if view.sms == 1 else f"SMs {view.first_sm} to {view.first_sm + view.sms - 1}"
