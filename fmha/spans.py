@@ -261,11 +261,17 @@ def shares_of(events: NDArray[np.void], blocks: Blocks) -> Shares:
         computing = float(blocks.by_phase[:, ~_IS_LOAD].sum())
         any_of_both = loading + computing
     else:
-        sm, t0, t1 = events["sm"], events["t0"], events["t1"]
         load = _IS_LOAD[events["phase"]]
-        loading = covered_us(sm[load], t0[load], t1[load])
-        computing = covered_us(sm[~load], t0[~load], t1[~load])
-        any_of_both = covered_us(sm, t0, t1)
+        loading, computing = (_covered(events, blocks, rows) for rows in (load, ~load))
+        any_of_both = covered_us(events["sm"], events["t0"], events["t1"])
     both = loading + computing - any_of_both
     parts = (loading - both, computing - both, both, held - any_of_both, whole - held)
     return Shares(*(part / whole if part > _SLACK * whole else 0.0 for part in parts))
+
+
+def _covered(events: NDArray[np.void], blocks: Blocks, rows: NDArray[np.bool_]) -> float:
+    """SM time with at least one of these rows: their sum, where they follow one another in the table and in time."""
+    t0, t1 = events["t0"][rows], events["t1"][rows]
+    block = np.repeat(np.arange(len(blocks)), blocks.stop - blocks.first)[rows]
+    apart = (t0[1:] >= t1[:-1] - blocks.slack) | (block[1:] != block[:-1])
+    return float((t1 - t0).sum()) if blocks.lanes == 1 and apart.all() else covered_us(events["sm"][rows], t0, t1)

@@ -193,7 +193,9 @@ def bars(
             orientation="h", name=word, base=((begin[mine] - blocks.begin) * scale).tolist(),
             x=((end[mine] - begin[mine]) * scale).tolist(), y=y[mine].tolist(),
             width=0.82 / (blocks.lanes * blocks.tracks),
-            marker={"color": theme.color(name), "line": {"width": (0.6 * (letters[mine] > 1)).tolist(), "color": _HALO}},
+            marker={
+                "color": theme.color(name), "line": {"width": (0.6 * (letters[mine] > 1)).tolist(), "color": _HALO}
+            },
             text=[texts[k] for k in mine], textposition="inside", insidetextanchor="middle",
             textangle=0, insidetextfont={"size": 13}, cliponaxis=True,
             customdata=[_told(what[k]) for k in mine], hovertemplate="%{customdata}<extra></extra>",
