@@ -222,7 +222,10 @@ def _run(command: list[str], folder: Path, source: str) -> None:
         text = f"the compiler took longer than {COMPILE_LIMIT_S:g} s for {source} and was stopped; try again."
         raise BuildError(text, shlex.join(command), log)
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    first = next((line for line in lines if re.search(r"\berror\b", line)), lines[0] if lines else f"exit code {code}")
+    # A linker's last words are that it failed; what it misses it says before.
+    wanted = (r"\bundefined (?:reference|symbol)|\(undefined\)", r"\berror\b", "")
+    found = (line for pattern in wanted for line in lines if re.search(pattern, line, re.IGNORECASE))
+    first = next(found, f"exit code {code}")
     first = re.sub(r"\s+", " ", first.replace(f"{folder}{os.sep}", ""))
     raise BuildError(f"{source} does not compile for the CPU: {first}", shlex.join(command), log)
 
