@@ -126,8 +126,6 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
         elif "bss" in section and (found := _ZERO.match(row)) and label.startswith("_Z"):
             static(label, int(found[1]))
             row = f"\t.zero\t{int(found[1]) + RED_ZONE}"
-        elif re.match(rf"^\s*\.size\s+{re.escape(label)},\s*\d+", row) and "bss" in section:
-            continue  # it is larger now, and nobody asks
         out.append(row)
     numbered = [Site("", 0, False, 0)]  # 0: none
     for call in sorted(calls, key=lambda c: c.place):
@@ -159,7 +157,7 @@ def _variable(symbol: str) -> str | None:
         return None
     for found in reversed(list(re.finditer(r"E(\d+)(?=[A-Za-z_])", symbol))):
         name = symbol[found.end() : found.end() + int(found[1])]
-        if re.fullmatch(r"(_\d+|_\d+_)?", symbol[found.end() + int(found[1]) :]) and len(name) == int(found[1]):
+        if re.fullmatch(r"(_\d|__\d+_)?", symbol[found.end() + int(found[1]) :]) and len(name) == int(found[1]):
             return name
     return None
 
