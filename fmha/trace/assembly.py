@@ -38,7 +38,7 @@ _ZEROFILL = re.compile(r"^(\s*\.zerofill\s+__DATA\s*,\s*__bss\s*,\s*)([\w.$]+)\s
 _LABEL = re.compile(r"^([\w.$]+):")
 _ZERO = re.compile(r"^\s*\.(?:zero|skip|space)\s+(\d+)")
 _END = re.compile(r"^\s*\.(?:size|globl|section)\b|-- End function")
-_SECTION = re.compile(r"^\s*\.(?:section\s+(\S+?)(?:,|\s|$)|(text|data|bss)\b)")
+_SECTION = re.compile(r"^\s*\.(?:section\s+(\S+)|(text|data|bss)\b)")
 _X86 = ("edi", "esi", "edx", "ecx", "r8d")
 
 
@@ -123,7 +123,12 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
             section = found[1] or found[2]
         elif found := _LABEL.match(row):
             label = found[1]
-        elif "bss" in section and (found := _ZERO.match(row)) and label.startswith("_Z"):
+        elif (
+            re.search("bss|__data", section)  # Mach-O keeps those of templates among the data
+            and (found := _ZERO.match(row))
+            and rows[index - 1].startswith(f"{label}:")
+            and re.match("__?Z", label)
+        ):
             static(label, int(found[1]))
             row = f"\t.zero\t{int(found[1]) + RED_ZONE}"
         out.append(row)
