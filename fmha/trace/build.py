@@ -154,7 +154,9 @@ def _compile(
     for name, text in files.items():
         code = _without_comments(text)
         dynamic |= dict.fromkeys(re.findall(r"extern\s+__shared__[^;\[]*?(\w+)\s*\[\s*\]", code))
-        (folder / name).write_text(re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text), encoding="utf-8")
+        text = re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text)
+        text = re.sub(r"^[ \t]*#[ \t]*pragma[ \t]+unroll\b.*$", "", text, flags=re.MULTILINE)  # clang would do it
+        (folder / name).write_text(text, encoding="utf-8")
     (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
     flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]

@@ -245,6 +245,10 @@ extern "C" __global__ void casts(const float* in, float* out, int rounds) {
     mixed[t].tag = t;
     __syncthreads();
     float sum = 0;
+    for (int k = 0; k < rounds; ++k)
+        #pragma unroll
+        for (int i = 0; i < 2; ++i)
+            sum += 0 * tile[t * i];  // @unrolled
     for (int k = 0; k < rounds; ++k) {
         const float4 v = *reinterpret_cast<const float4*>(tile + (t + k) % 32 * 4);  // @loop
         sum += v.x + v.y + v.z + v.w;  // @none
@@ -322,6 +326,7 @@ def test_a_vector_is_one_access_on_its_own_line(memory: Snippet) -> None:
         "fill": [Access("in", False, 16, 1), Access("tile", True, 16, 1)],
         "made": [Access("mixed", True, 16, 1)],
         "loop": [Access("tile", False, 16, 3)],
+        "unrolled": [Access("tile", False, 4, 6)],
         "ldg": [Access("in", False, 4, 3)],
         "pair": [Access("tile", False, 8, 1)],
         "mixed": [Access("mixed", False, 16, 1)],
