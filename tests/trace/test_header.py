@@ -213,6 +213,15 @@ template <int FACTOR> __global__ void scaled(const float* in, float* out) {
     out[threadIdx.x] = FACTOR * in[threadIdx.x];
 }
 
+extern "C" __global__ void hardly_written(float* out) {
+    __shared__ float once[1], never[32];
+    if (threadIdx.x == 3) once[0] = 2.0f;  // @once
+    __syncthreads();
+    out[threadIdx.x] = once[0];  // @read_once
+    if (threadIdx.x == 7)
+        out[7] = never[7];  // @read_never
+}
+
 template <class V> __device__ void through(const V* in, V* out, V* cell) {
     const int t = threadIdx.x;
     cell[t] = in[t];
@@ -299,6 +308,15 @@ def test_code_that_repeats_itself_over_a_template_parameter(memory: Snippet) -> 
     for factor in (2, 3):
         made = memory(f"scaled<{factor}>", {"in": values}, {"out": ((64,), np.float32)}, block=64)
         assert np.array_equal(made["out"], factor * values)
+
+
+def test_shared_memory_is_there_even_if_a_compiler_could_do_without(memory: Snippet) -> None:
+    made = memory("hardly_written", {}, {"out": ((32,), np.float32)})
+    assert (np.delete(made["out"], 7) == 2).all()
+    assert [f.kind for f in made.findings] == ["read of what nothing wrote"]
+    assert made.accesses["once"] == [Access("once", True, 4, 1)]
+    assert made.accesses["read_once"] == [Access("once", False, 4, 1), Access("out", True, 4, 1)]
+    assert made.accesses["read_never"] == [Access("never", False, 4, 1), Access("out", True, 4, 1)]
 
 
 def test_vectors(memory: Snippet) -> None:

@@ -19,8 +19,9 @@
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 // A process runs one block at a time, so what a block shares may be static. The builder finds these variables in the
-// compiler's output and tells the runtime where they are. `extern __shared__` it turns into plain `extern`.
-#define __shared__ static
+// compiler's output and tells the runtime where they are; `used` keeps a compiler from thinking that it sees all that
+// happens to them. `extern __shared__` it turns into plain `extern`.
+#define __shared__ static __attribute__((used))
 
 // What such a function does to memory belongs to the line that it is called on: clang takes `nodebug` for that, and g++
 // keeps the beginnings of statements (compilers.py).
