@@ -58,7 +58,8 @@ def _blocks(rows: Sequence[str], machine: str) -> tuple[list[int], list[list[int
     for block in range(len(firsts)):
         is_followed = block + 1 < len(firsts) and falls.get(block, True) and block + 1 not in functions
         targets = [labels[word] for word in jumps.get(block, []) if word in labels]
-        edges.append([block + 1] * is_followed + targets[:1])
+        inside = [target for target in targets[:1] if target not in functions]  # a jump to a function is a call
+        edges.append([block + 1] * is_followed + inside)
     reached, todo = set(functions), sorted(functions)
     while todo:
         for after in edges[todo.pop()]:

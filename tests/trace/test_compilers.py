@@ -18,6 +18,7 @@ from fmha.errors import TraceError
 from fmha.kernels import KERNELS
 from fmha.trace import compilers
 from fmha.trace.compilers import CppCompiler, compiler, machine
+from fmha.trace.order import program_order
 from tests.tools import need
 from tests.trace.snippets import Snippet
 from tests.trace.support import traced
@@ -93,6 +94,22 @@ def test_other_machines_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(TraceError, match=r"not under Windows: use WSL\.$"):
         machine()
+
+
+def test_a_jump_to_a_function_is_no_part_of_its_order() -> None:
+    """clang ends the way into a kernel by jumping there, and lays it out behind all kernels."""
+    rows = [
+        "first:",
+        "\tcall\t__tsan_write4",
+        "\tret",
+        "second:",
+        "\tcall\t__tsan_write4",
+        "\tret",
+        "enter:",
+        "\tjmp\tfirst",
+    ]
+    places = program_order(rows, "x86_64")
+    assert places == sorted(places)
 
 
 # ---- with real compilers ---------------------------------------------------------------------------------------------
