@@ -48,7 +48,9 @@ TABLE: dict[str, Layer] = {
         if name not in ("units", "errors")
     },
     "public API": layer("fmha/__init__.py", "numpy", ALL_CORE),
-    "command line": layer("fmha/__main__.py fmha/cli/**/*.py", "numpy", "fmha fmha.cli* fmha.gpu* fmha.trace* " + ALL_CORE),
+    "command line": layer(
+        "fmha/__main__.py fmha/cli/**/*.py", "numpy", "fmha fmha.cli* fmha.gpu* fmha.trace* " + ALL_CORE
+    ),
     "gpu": layer("fmha/gpu/**/*.py", "numpy", "fmha " + ALL_CORE + " fmha.gpu*", lazy="pycuda pynvml torch"),
     "trace": layer("fmha/trace/**/*.py", "numpy", ALL_CORE + " fmha.trace*"),
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
