@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -127,8 +128,8 @@ def _asked(command: tuple[str, ...], _path: str) -> CppCompiler | None:
         code, said = run_bounded([*command, "--version"], timeout_s=20)
     except OSError:
         return None
-    if code != 0 or not said.strip():
-        return None
+    if code != 0 or not re.search(r"clang|gcc|[gc]\+\+", said, re.IGNORECASE):
+        return None  # other programs answer too
     family: Literal["gcc", "clang", "zig"] = "clang" if re.search(r"\bclang\b", said) else "gcc"
     if len(command) > 1 and (Path(command[-2]).name in ("zig", "ziglang")):
         family = "zig"
@@ -142,8 +143,10 @@ def compiler() -> CppCompiler:
         TraceError: there is none; the text says what to install.
     """
     machine()
-    wishes = [tuple(shlex.split(os.environ["CXX"]))] if os.environ.get("CXX", "").strip() else []
-    wishes += [("g++",), ("clang++",), ("c++",)]
+    wishes: list[tuple[str, ...]] = [("g++",), ("clang++",), ("c++",)]
+    with suppress(ValueError):  # an open quote
+        if wish := tuple(shlex.split(os.environ.get("CXX", ""))):
+            wishes.insert(0, wish)
     for command in wishes:
         path = shutil.which(command[0])
         if path and (found := _asked(command, path)):

@@ -26,6 +26,7 @@ KINDS = {
     11: "null pointer",
     12: "misaligned",
 }
+WILD = (KINDS[1], KINDS[2], KINDS[11], KINDS[12])  # accesses that might crash where nobody looks
 _SEVERAL = 2**32 - 1  # threads or blocks, where one number does not say who
 _OF_LINES = (8, 9, 10)  # kinds that are seen at barriers, and not at an access to memory
 
@@ -139,4 +140,4 @@ def _bytes(behind: int) -> str:
     return f"{behind:,} bytes behind" if behind else "right behind"
 
 
-__all__ = ["KINDS", "Finding", "findings"]
+__all__ = ["KINDS", "WILD", "Finding", "findings"]

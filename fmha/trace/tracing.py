@@ -18,7 +18,7 @@ from fmha.phases import Phase, phase_at, phases
 from fmha.problem import Problem, Tiling
 from fmha.reference import check_inputs
 from fmha.trace.build import Mode, Program, build
-from fmha.trace.findings import Finding, findings
+from fmha.trace.findings import WILD, Finding, findings
 from fmha.trace.run import CHECK, REVERSED, TRACE, Detail, Raw, run
 
 LIMIT_S = 20.0
@@ -201,7 +201,8 @@ def trace(
         Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d]. gpu: whose limits the plan keeps.
         text: a source to be used in place of the kernel's own.
         check: look for races and reads of what nothing wrote (bounds and barriers are looked at in any case).
-        flops: count arithmetic too, in a second run. is_reversed: let the last thread run first.
+        flops: count arithmetic too, in a second run; not of a kernel that was seen to access what is not its own.
+        is_reversed: let the last thread run first.
         blocks: only these; then O holds NaN elsewhere. detail: write down one warp's requests lane by lane.
         keep: parts of shared memory whose contents to keep at every barrier (`Trace.saved`).
         cache: a folder for compiled programs.
@@ -235,15 +236,16 @@ def trace(
         program, plan.launches, inputs, outputs, flags=flags, detail=detail, saved=slots, blocks=blocks,
         processes=processes, timeout_s=timeout_s,
     )  # fmt: skip
+    faults = findings(raw, program, plan.launches)
     counted = np.zeros(0, raw.flops.dtype)
-    if flops:
+    if flops and not any(fault.kind in WILD for fault in faults):  # where nothing looks, a wild access would crash
         limits: dict[str, Any] = {"blocks": blocks, "processes": processes, "timeout_s": timeout_s}
         counted = run(programs[1], plan.launches, inputs, outputs, flags=0, **limits).flops
     O = raw.outputs["O"].reshape(p.B, p.H, p.Nq, p.d)
     LSE = raw.outputs["LSE"].reshape(p.B, p.H, p.Nq) if write_lse else None
     return Trace(
         kernel, p, tiling, plan, kernel.source() if text is None else text, O, LSE,
-        findings(raw, program, plan.launches), raw, program, counted, raw.seconds, tuple(keep),
+        faults, raw, program, counted, raw.seconds, tuple(keep),
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def test_builds_side_by_side_do_not_disturb_one_another(cache: Path, tmp_path: P
 def test_a_compiler_that_is_not_there_or_is_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     usual = compiler()
-    for wish in ("/no/such/compiler", "false", " "):
+    for wish in ("/no/such/compiler", "false", "true", "an open 'quote", " "):
         monkeypatch.setenv("CXX", wish)
         assert compiler() == usual
     monkeypatch.setenv("CXX", f"{usual.command[0]} -O1" if usual.family != "zig" else "")

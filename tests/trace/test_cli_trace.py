@@ -59,3 +59,11 @@ def test_refusals_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "cannot be read" in capsys.readouterr().err
     assert main(["trace", "--dtype", "fp16"]) == 2
     assert "fp32" in capsys.readouterr().err
+
+
+def test_a_wild_access_is_told_and_not_tried_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    mine = tmp_path / "mine.cu"
+    mine.write_text(KERNELS["02"].source().replace("LSE != nullptr && ", ""))
+    assert main(["trace", "--N", "16", "--d", "4", "--Br", "8", "--Bc", "8", "--source", str(mine)]) == 2
+    out, err = capsys.readouterr()
+    assert "FAULT" in out and "null pointer" in err
