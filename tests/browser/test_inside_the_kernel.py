@@ -64,10 +64,10 @@ def test_lines_are_clicked_steps_are_taken_and_nothing_jumps(visitor: Opener) ->
     page.get_by_role("button", name="Phase ▶").click()
     visit.until(lambda: has_class(row(visit, line_of("row_m = fmaxf")), "now"))
     visit.settled("Inside the kernel")
-    assert page.locator(".fmha-lanes li.out").count() == 31, "one lane of a warp owns a row"
+    assert page.locator(".fmha-lanes .lane.out").count() == 31, "one lane of a warp owns a row"
     page.get_by_role("button", name="◀ Request").click()
     visit.until(lambda: has_class(row(visit, line_of("Sij[s_row * Bc + s_col] = seen")), "now"))
-    assert page.locator(".fmha-lanes li").count() == 33
+    assert page.locator(".fmha-lanes .lane").count() == 33
     visit.check()
 
 

@@ -13,8 +13,8 @@ def test_every_lane_has_a_place_and_says_what_it_asks_for() -> None:
     row = [Lane(96 + k, (f"{k}, 0", "<7>"), k == 0) for k in range(20)]
     row += [Lane(96 + k, None) for k in range(20, 30)] + [Lane(None, None)] * 2
     html = lanes(row, ("row, column", "bank"), "K", 'all of "Kj"')
-    assert html.count("<li") == 33, "32 lanes and the names in front"
-    assert html.count('class="out"') == 10 and html.count('class="none"') == 2
+    assert html.count('class="lane') == 33, "32 lanes and the names in front"
+    assert html.count('class="lane out"') == 10 and html.count('class="lane none"') == 2
     assert "thread 97: row, column 1, 0, bank &lt;7&gt;" in html and "<7>" not in html
     assert 'aria-label="all of &quot;Kj&quot;"' in html
     strong, weak = (set(re.findall(r"--lane:([^\"]+)", part)) for part in html.split('title="thread 97')[:2])

@@ -127,7 +127,7 @@ class Listing {
     const doc = this.root.ownerDocument;
     this.list.style.maxHeight = message.height ? `${message.height}px` : '';
     this.list.setAttribute('aria-label', message.alt);
-    this.list.tabIndex = message.picks ? 0 : -1;
+    this.list.tabIndex = 0; // it scrolls by itself
     this.root.style.setProperty('--heat', message.colors[message.strip?.role] ?? '');
     const place = [this.list.scrollTop, this.list.scrollLeft];
     this.list.replaceChildren(...this.head(doc, message), ...message.rows.map((row) => rowElement(doc, row, message)));
