@@ -35,12 +35,14 @@ def bank_picture(drawn: BankPicture, turn: int = 0, *, role: str = "K", height: 
         x=list(range(BANKS)), y=list(range(turns)), zmin=0, zmax=1, colorscale=scale, showscale=False,
         xgap=1, ygap=1, hoverinfo="skip",
     )  # fmt: skip
+    several = {place for place, lanes in cells.items() if len(lanes) > 1}
+    crowded = any((k, bank + 1) in several for k, bank in several)  # neighbours' labels of three letters would touch
     fig.add_scatter(
         x=[bank for _, bank in cells],
         y=[k for k, _ in cells],
         mode="text",
         text=[_lanes(lanes) if turns <= BANKS else "" for lanes in cells.values()],
-        textfont={"size": 14 if all(len(lanes) == 1 for lanes in cells.values()) else 11},
+        textfont={"size": 11 if crowded else 14},
         customdata=[", ".join(map(str, lanes)) for lanes in cells.values()],
         hovertemplate="bank %{x}, wavefront %{y}<br>lanes %{customdata}<extra></extra>",
         showlegend=False,
