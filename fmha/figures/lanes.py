@@ -55,7 +55,8 @@ def lanes(row: Sequence[Lane], names: Sequence[str], role: str, label: str) -> s
     """
     first = "".join(f"<span>{escape(name)}</span>" for name in ("thread", *names))
     cells = [f'<div class="lane first" aria-hidden="true">{first}</div>', *(_cell(lane, names, role) for lane in row)]
-    return f'{_STYLE}<div class="fmha-lanes"><div class="row" role="img" aria-label="{escape(label)}">{"".join(cells)}</div></div>'
+    row_of = f'<div class="row" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
+    return f'{_STYLE}<div class="fmha-lanes">{row_of}</div>'
 
 
 def _cell(lane: Lane, names: Sequence[str], role: str) -> str:
