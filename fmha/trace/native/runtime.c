@@ -399,24 +399,30 @@ static inline __attribute__((always_inline)) void touch_whole(const void* addres
     touch(address, nbytes, lg, how, site);
 }
 
-// The builder hands each of these one argument more than the compiler knows of: the site.
-#define HOOKS(n, lg)                                                                                \
-    void __tsan_read##n(void* p, u32 site) { touch_whole(p, n, lg, READ, site); }                   \
-    void __tsan_write##n(void* p, u32 site) { touch_whole(p, n, lg, WRITE, site); }                 \
-    void __tsan_unaligned_read##n(void* p, u32 site) { touch(p, n, lg, READ, site); }               \
-    void __tsan_unaligned_write##n(void* p, u32 site) { touch(p, n, lg, WRITE, site); }             \
-    void __tsan_volatile_read##n(void* p, u32 site) { touch_whole(p, n, lg, READ, site); }          \
-    void __tsan_volatile_write##n(void* p, u32 site) { touch_whole(p, n, lg, WRITE, site); }        \
-    void __tsan_unaligned_volatile_read##n(void* p, u32 site) { touch(p, n, lg, READ, site); }      \
-    void __tsan_unaligned_volatile_write##n(void* p, u32 site) { touch(p, n, lg, WRITE, site); }
-HOOKS(1, 0)
-HOOKS(2, 1)
-HOOKS(4, 2)
-HOOKS(8, 3)
-HOOKS(16, 4)
+// The builder hands each of these one argument more than the compiler knows of: the site. Plain accesses of numbers are
+// by far the most and have code of their own; the rest share one function, which keeps the compile time down.
+static __attribute__((noinline)) void touch_rare(const void* address, u32 nbytes, u32 lg, int how, u32 site, int is_whole) {
+    if (is_whole) touch_whole(address, nbytes, lg, how, site);
+    else touch(address, nbytes, lg, how, site);
+}
+#define HOOKS(n, lg, way)                                                                                        \
+    void __tsan_read##n(void* p, u32 site) { way(p, n, lg, READ, site); }                                        \
+    void __tsan_write##n(void* p, u32 site) { way(p, n, lg, WRITE, site); }                                      \
+    void __tsan_unaligned_read##n(void* p, u32 site) { touch_rare(p, n, lg, READ, site, 0); }                    \
+    void __tsan_unaligned_write##n(void* p, u32 site) { touch_rare(p, n, lg, WRITE, site, 0); }                  \
+    void __tsan_volatile_read##n(void* p, u32 site) { touch_rare(p, n, lg, READ, site, 1); }                     \
+    void __tsan_volatile_write##n(void* p, u32 site) { touch_rare(p, n, lg, WRITE, site, 1); }                   \
+    void __tsan_unaligned_volatile_read##n(void* p, u32 site) { touch_rare(p, n, lg, READ, site, 0); }           \
+    void __tsan_unaligned_volatile_write##n(void* p, u32 site) { touch_rare(p, n, lg, WRITE, site, 0); }
+#define RARE(p, n, lg, how, site) touch_rare(p, n, lg, how, site, 1)
+HOOKS(1, 0, RARE)
+HOOKS(2, 1, RARE)
+HOOKS(4, 2, touch_whole)
+HOOKS(8, 3, RARE)
+HOOKS(16, 4, RARE)
 static void each_word(const char* p, size_t nbytes, int how, u32 site) {
-    for (; nbytes >= 4; p += 4, nbytes -= 4) touch(p, 4, 2, how, site);
-    for (; nbytes; p++, nbytes--) touch(p, 1, 0, how, site);
+    for (; nbytes >= 4; p += 4, nbytes -= 4) touch_rare(p, 4, 2, how, site, 0);
+    for (; nbytes; p++, nbytes--) touch_rare(p, 1, 0, how, site, 0);
 }
 void __tsan_read_range(void* p, size_t n, u32 site) { each_word(p, n, READ, site); }
 void __tsan_write_range(void* p, size_t n, u32 site) { each_word(p, n, WRITE, site); }
@@ -445,7 +451,7 @@ int __cxa_guard_acquire(u64* guard) { return !*(u8*)guard; }
 void __cxa_guard_release(u64* guard) { *(u8*)guard = 1; }
 
 // Atomic operations do not race with one another, but with plain accesses. Each counts as one store.
-static void atomic_access(void* p, u32 site) { touch_whole(p, 4, 2, UPDATE, site); }
+static void atomic_access(void* p, u32 site) { touch_rare(p, 4, 2, UPDATE, site, 1); }
 float fmha_atomic_add_f32(float* p, float value, u32 site) {
     atomic_access(p, site);
     u32 old = __atomic_load_n((u32*)p, __ATOMIC_RELAXED), new_bits;
