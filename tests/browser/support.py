@@ -22,10 +22,11 @@ ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-# The script has not been running for a fifth of a second, nothing is faded out as stale, every chart is drawn.
+# The script has not been running for a fifth of a second, nothing is faded out as stale, every element is there (its
+# code may still be on its way: a skeleton holds the place) and every chart is drawn.
 SETTLED = """() => {
   const app = document.querySelector('[data-testid=stApp]');
-  const quiet = app?.dataset.testScriptState === 'notRunning' && !document.querySelector('[data-stale=true]')
+  const quiet = app?.dataset.testScriptState === 'notRunning' && !document.querySelector('[data-stale=true], [data-testid=stSkeleton]')
     && [...document.querySelectorAll('.fmha-chart')].every((c) => c.dataset.drawn);
   if (!quiet) { window.__quietSince = undefined; return false; }
   window.__quietSince ??= performance.now();
