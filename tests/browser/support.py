@@ -26,7 +26,8 @@ ARGS = [
 # code may still be on its way: a skeleton holds the place) and every chart is drawn.
 SETTLED = """() => {
   const app = document.querySelector('[data-testid=stApp]');
-  const quiet = app?.dataset.testScriptState === 'notRunning' && !document.querySelector('[data-stale=true], [data-testid=stSkeleton]')
+  const quiet = app?.dataset.testScriptState === 'notRunning'
+    && !document.querySelector('[data-stale=true], [data-testid=stSkeleton]')
     && [...document.querySelectorAll('.fmha-chart')].every((c) => c.dataset.drawn);
   if (!quiet) { window.__quietSince = undefined; return false; }
   window.__quietSince ??= performance.now();
