@@ -65,6 +65,9 @@ def test_a_disagreement_is_told(cache: Path) -> None:
     p, t = Problem(N=32, d=8), Tiling(8, 8)
     run, _ = traced_run(FMHA101, p, t, *inputs(p), sms=4)
     model = simulate(p, t, *inputs(p), precision="dtype")
+    assert "which is rounding" in agreement(run, model)
+    run.O[0, 0, 0, 0] += 0.5
+    assert "by 0.5 at most, which is more than rounding" in agreement(run, model)
     run.events["nbytes"][3] += 1
     assert f"in {len(run.events) - 1:,}: worker" in agreement(run, model)
     shorter = simulate(p.replace(Nk=24), t, inputs(p)[0], *(a[:, :, :24] for a in inputs(p)[1:]), precision="dtype")
