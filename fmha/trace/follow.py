@@ -80,9 +80,10 @@ def agreement(run: Run, model: Run) -> str:
     off = max(_furthest(getattr(run, name), getattr(model, name)) for name in ("m", "l", "O"))
     largest = max(float(np.abs(model.l).max(initial=0.0)), 1.0)  # l adds up most
     why = "which is rounding" if off <= ROUNDING * largest else "which is more than rounding"
+    numbers = f"m, l and O differ by {off:.1g} at most, {why}" if off else "m, l and O are equal"
     return (
         f"The simulator's {len(events):,} events agree with it in {int(equal.sum()):,}: worker, tile, phase and bytes; "
-        f"m, l and O differ by {off:.1g} at most, {why}."
+        f"{numbers}."
     )
 
 

@@ -66,6 +66,7 @@ def test_a_disagreement_is_told(cache: Path) -> None:
     run, _ = traced_run(FMHA101, p, t, *inputs(p), sms=4)
     model = simulate(p, t, *inputs(p), precision="dtype")
     assert "which is rounding" in agreement(run, model)
+    assert "m, l and O are equal" in agreement(model, model)
     run.O[0, 0, 0, 0] += 0.5
     assert "by 0.5 at most, which is more than rounding" in agreement(run, model)
     run.events["nbytes"][3] += 1
