@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -157,7 +157,7 @@ def _compile(
         text = re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text)
         text = re.sub(r"^[ \t]*#[ \t]*pragma[ \t]+unroll\b.*$", "", text, flags=re.MULTILINE)  # clang would do it
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
+    (folder / "kernels.cpp").write_text(_glue(source, functions, files.values()), encoding="utf-8")
     flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
     flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
@@ -179,9 +179,16 @@ def _compile(
     return program.read_bytes(), facts
 
 
-def _glue(source: str, functions: Sequence[str]) -> str:
-    """The translation unit: the header, the kernels, and a way in for each of them."""
-    lines = ['#include "cuda_on_cpu.h"', f'#include "{source}"']
+def _glue(source: str, functions: Sequence[str], texts: Iterable[str]) -> str:
+    """The translation unit: the header, the kernels, and a way in for each of them.
+
+    Headers of the system come first: they would not understand that `float` counts.
+    """
+    lines = []
+    for name in re.findall(r"^[ \t]*#[ \t]*include[ \t]*<([^<>\n]+)>", "\n".join(texts), re.MULTILINE):
+        if not (NATIVE / "include" / name).exists():
+            lines += [f"#if __has_include(<{name}>)", f"#include <{name}>", "#endif"]
+    lines += ['#include "cuda_on_cpu.h"', f'#include "{source}"']
     plain = '__attribute__((no_sanitize("thread"), noinline)) static void'
     lines += [
         f"{plain} fmha_enter_{index}(void** at) {{ fmha::call(&{name}, at); }}" for index, name in enumerate(functions)

@@ -359,6 +359,9 @@ def test_a_vector_is_one_access_on_its_own_line(memory: Snippet) -> None:
 ARITHMETIC = r"""
 #include <cuda_runtime.h>
 #include <math_constants.h>
+#include <math.h>
+#include <cmath>
+#include <limits>
 extern "C" __global__ void numbers(const float* a, const float* b, float* out, int* whole) {  // [18][n], [14][n]
     const int t = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
     const float x = a[t], y = b[t];
@@ -374,6 +377,15 @@ extern "C" __global__ void numbers(const float* a, const float* b, float* out, i
                               (int)__umulhi(u, u), max(1u, u) == u, (int)gridDim.x, (int)blockIdx.x, (int)blockDim.x,
                               isinf(x / 0.0f) + isnan(y)};
     for (int k = 0; k < 14; ++k) whole[k * n + t] = made_whole[k];
+}
+
+// Overloads of C++, under the names of C++.
+extern "C" __global__ void overloaded(const float* in, float* out) {
+    const float x = in[threadIdx.x];
+    float y = exp(x) + sqrt(abs(x)) + pow(abs(x), 2.0f) + fmax(x, 1.0f) + log(fabs(x) + 1);  // @plain
+    y += rsqrt(2 + abs(x));
+    y += isnan(y) + isinf(x / 0.0f) + std::isnan((double)in[0]) + (int)abs((int)x) + std::numeric_limits<int>::digits;
+    out[threadIdx.x] = y + FLT_MIN;
 }
 
 extern "C" __global__ void counted(const float* in, float* out) {
@@ -449,6 +461,17 @@ def test_numbers(arithmetic: Snippet, mode: str) -> None:
     for index, numbers in enumerate(exact):
         assert np.array_equal(whole[index], numbers), index
     assert not made.findings
+
+
+def test_names_of_cpp_and_headers_of_the_system(arithmetic: Snippet) -> None:
+    values = np.linspace(-3, 3, 32).astype(np.float32)
+    x, size = values.astype(np.float64), np.abs(values.astype(np.float64))
+    expected = np.exp(x) + np.sqrt(size) + size**2 + np.fmax(x, 1) + np.log(size + 1) + 1 / np.sqrt(2 + size)
+    expected += 1 + np.trunc(size) + 31
+    for mode in ("trace", "flops"):
+        made = arithmetic("overloaded", {"in": values}, {"out": ((32,), np.float32)}, mode=mode)
+        assert np.allclose(made["out"], expected, rtol=1e-6)
+    assert made.flops["plain"] == {"add": 5 * 32, "special": 4 * 32, "max": 32}
 
 
 def test_arithmetic_is_counted_by_line(arithmetic: Snippet) -> None:

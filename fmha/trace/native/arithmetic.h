@@ -11,6 +11,32 @@ static FMHA_INLINE To bits(const From& from) {
 }
 }  // namespace fmha
 
+// ---- what C++ has beyond C's <math.h> ---------------------------------------------------------------------------------
+#ifdef FMHA_PLAIN_MATH
+#undef isnan
+#undef isinf
+#undef isfinite
+#undef signbit
+#define FMHA_FLOAT1(name) \
+    static FMHA_INLINE float name(float x) { return name##f(x); }
+#define FMHA_FLOAT2(name)                                                              \
+    static FMHA_INLINE float name(float x, float y) { return name##f(x, y); }          \
+    static FMHA_INLINE double name(float x, double y) { return name((double)x, y); }   \
+    static FMHA_INLINE double name(double x, float y) { return name(x, (double)y); }
+#define FMHA_TEST(name)                                                         \
+    static FMHA_INLINE bool name(float x) { return __builtin_##name(x); }       \
+    static FMHA_INLINE bool name(double x) { return __builtin_##name(x); }
+FMHA_FLOAT1(exp) FMHA_FLOAT1(exp2) FMHA_FLOAT1(expm1) FMHA_FLOAT1(log) FMHA_FLOAT1(log2) FMHA_FLOAT1(log10)
+FMHA_FLOAT1(log1p) FMHA_FLOAT1(sqrt) FMHA_FLOAT1(cbrt) FMHA_FLOAT1(sin) FMHA_FLOAT1(cos) FMHA_FLOAT1(tan)
+FMHA_FLOAT1(tanh) FMHA_FLOAT1(erf) FMHA_FLOAT1(fabs) FMHA_FLOAT1(floor) FMHA_FLOAT1(ceil) FMHA_FLOAT1(round)
+FMHA_FLOAT1(rint) FMHA_FLOAT1(trunc)
+FMHA_FLOAT2(pow) FMHA_FLOAT2(fmod) FMHA_FLOAT2(fmax) FMHA_FLOAT2(fmin) FMHA_FLOAT2(copysign)
+static FMHA_INLINE float fma(float x, float y, float z) { return fmaf(x, y, z); }
+FMHA_TEST(isnan) FMHA_TEST(isinf) FMHA_TEST(isfinite) FMHA_TEST(signbit)
+template <class T>
+static FMHA_INLINE T abs(T x) { return x < 0 ? -x : x == 0 ? T(0) : x; }
+#endif
+
 #ifdef FMHA_COUNT_FLOPS
 #include "counting.h"
 typedef fmha::Float fmha_float;
@@ -18,8 +44,10 @@ typedef fmha::Float fmha_float;
 typedef float fmha_float;
 #define FMHA_LINE
 #define FMHA_COUNT(kind, many) ((void)0)
-static FMHA_INLINE float fmha_rsqrtf(float x) { return 1.0f / sqrtf(x); }
-#define rsqrtf fmha_rsqrtf  // a macro: newer C libraries declare a function of this name
+static FMHA_INLINE float fmha_rsqrt(float x) { return 1.0f / sqrtf(x); }
+static FMHA_INLINE double fmha_rsqrt(double x) { return 1 / sqrt(x); }
+#define rsqrt fmha_rsqrt  // macros: newer C libraries declare functions of these names
+#define rsqrtf fmha_rsqrt
 // As on the GPU: a number wins over a NaN.
 static FMHA_INLINE float max(float a, float b) { return fmaxf(a, b); }
 static FMHA_INLINE float min(float a, float b) { return fminf(a, b); }

@@ -66,50 +66,42 @@ static FMHA_INLINE Float operator+(Float a) { return a; }
         const float x = a.v;                              \
         return Float(result);                             \
     }
-FMHA_UNARY(expf, ::expf(x))
-FMHA_UNARY(exp2f, ::exp2f(x))
-FMHA_UNARY(expm1f, ::expm1f(x))
-FMHA_UNARY(logf, ::logf(x))
-FMHA_UNARY(log2f, ::log2f(x))
-FMHA_UNARY(log1pf, ::log1pf(x))
-FMHA_UNARY(sqrtf, ::sqrtf(x))
+// Each under its name in C, which ends in f, and under that in C++.
+#define FMHA_SPECIALS(name)              \
+    FMHA_UNARY(name##f, ::name##f(x))    \
+    FMHA_UNARY(name, ::name##f(x))
+#define FMHA_EXACT(name)                                                    \
+    static FMHA_INLINE Float name##f(Float a) { return ::name##f(a.v); }    \
+    static FMHA_INLINE Float name(Float a) { return ::name##f(a.v); }
+#define FMHA_OF_TWO(name, other, kind)                                  \
+    static FMHA_INLINE Float name(Float a, Float b FMHA_LINE) {         \
+        FMHA_COUNT(kind, 1);                                            \
+        return ::other(a.v, b.v);                                       \
+    }
+#define FMHA_OF_THREE(name)                                             \
+    static FMHA_INLINE Float name(Float a, Float b, Float c FMHA_LINE) { \
+        FMHA_COUNT(FMHA_MUL, 1);                                        \
+        FMHA_COUNT(FMHA_ADD, 1);                                        \
+        return ::fmaf(a.v, b.v, c.v);                                   \
+    }
+FMHA_SPECIALS(exp) FMHA_SPECIALS(exp2) FMHA_SPECIALS(expm1) FMHA_SPECIALS(log) FMHA_SPECIALS(log2)
+FMHA_SPECIALS(log10) FMHA_SPECIALS(log1p) FMHA_SPECIALS(sqrt) FMHA_SPECIALS(cbrt) FMHA_SPECIALS(sin)
+FMHA_SPECIALS(cos) FMHA_SPECIALS(tan) FMHA_SPECIALS(tanh) FMHA_SPECIALS(erf)
 FMHA_UNARY(rsqrtf, 1.0f / ::sqrtf(x))
-FMHA_UNARY(sinf, ::sinf(x))
-FMHA_UNARY(cosf, ::cosf(x))
-FMHA_UNARY(tanhf, ::tanhf(x))
-FMHA_UNARY(erff, ::erff(x))
-static FMHA_INLINE Float powf(Float a, Float b FMHA_LINE) {
-    FMHA_COUNT(FMHA_SPECIAL, 1);
-    return ::powf(a.v, b.v);
-}
-static FMHA_INLINE Float fmaxf(Float a, Float b FMHA_LINE) {
-    FMHA_COUNT(FMHA_MAX, 1);
-    return ::fmaxf(a.v, b.v);
-}
-static FMHA_INLINE Float fminf(Float a, Float b FMHA_LINE) {
-    FMHA_COUNT(FMHA_MAX, 1);
-    return ::fminf(a.v, b.v);
-}
-static FMHA_INLINE Float fmaf(Float a, Float b, Float c FMHA_LINE) {
-    FMHA_COUNT(FMHA_MUL, 1);
-    FMHA_COUNT(FMHA_ADD, 1);
-    return ::fmaf(a.v, b.v, c.v);
-}
-static FMHA_INLINE Float fabsf(Float a) { return ::fabsf(a.v); }
-static FMHA_INLINE Float floorf(Float a) { return ::floorf(a.v); }
-static FMHA_INLINE Float ceilf(Float a) { return ::ceilf(a.v); }
-static FMHA_INLINE Float rintf(Float a) { return ::rintf(a.v); }
-static FMHA_INLINE Float roundf(Float a) { return ::roundf(a.v); }
-static FMHA_INLINE Float truncf(Float a) { return ::truncf(a.v); }
+FMHA_UNARY(rsqrt, 1.0f / ::sqrtf(x))
+FMHA_OF_TWO(powf, powf, FMHA_SPECIAL) FMHA_OF_TWO(pow, powf, FMHA_SPECIAL)
+FMHA_OF_TWO(fmaxf, fmaxf, FMHA_MAX) FMHA_OF_TWO(fmax, fmaxf, FMHA_MAX)
+FMHA_OF_TWO(fminf, fminf, FMHA_MAX) FMHA_OF_TWO(fmin, fminf, FMHA_MAX)
+FMHA_OF_THREE(fmaf) FMHA_OF_THREE(fma)
+FMHA_EXACT(fabs) FMHA_EXACT(floor) FMHA_EXACT(ceil) FMHA_EXACT(round) FMHA_EXACT(rint) FMHA_EXACT(trunc)
+static FMHA_INLINE Float abs(Float a) { return ::fabsf(a.v); }
 static FMHA_INLINE Float copysignf(Float a, Float b) { return ::copysignf(a.v, b.v); }
 static FMHA_INLINE bool isinf(Float a) { return __builtin_isinf(a.v); }
 static FMHA_INLINE bool isnan(Float a) { return __builtin_isnan(a.v); }
 static FMHA_INLINE bool isfinite(Float a) { return __builtin_isfinite(a.v); }
+static FMHA_INLINE bool signbit(Float a) { return __builtin_signbit(a.v); }
 }  // namespace fmha
-using fmha::ceilf; using fmha::copysignf; using fmha::cosf; using fmha::erff; using fmha::exp2f; using fmha::expf;
-using fmha::expm1f; using fmha::fabsf; using fmha::floorf; using fmha::fmaf; using fmha::fmaxf; using fmha::fminf;
-using fmha::isfinite; using fmha::isinf; using fmha::isnan; using fmha::log1pf; using fmha::log2f; using fmha::logf;
-using fmha::powf; using fmha::rintf; using fmha::roundf; using fmha::rsqrtf; using fmha::sinf; using fmha::sqrtf;
-using fmha::tanhf; using fmha::truncf;
+using fmha::rsqrt;  // C has none for literals, which bring no namespace
+using fmha::rsqrtf;
 static FMHA_INLINE fmha::Float max(fmha::Float a, fmha::Float b FMHA_LINE) { return fmha::fmaxf(a, b, line); }
 static FMHA_INLINE fmha::Float min(fmha::Float a, fmha::Float b FMHA_LINE) { return fmha::fminf(a, b, line); }
