@@ -22,7 +22,7 @@ from fmha.folders import cache_folder
 from fmha.kernels import included
 from fmha.processes import run_bounded
 from fmha.trace.assembly import Site, prepare
-from fmha.trace.compilers import CppCompiler, compiler, machine
+from fmha.trace.compilers import CppCompiler, compiler, environment, machine
 from fmha.trace.order import program_order
 
 NATIVE = Path(__file__).resolve().parent / "native"
@@ -220,7 +220,7 @@ def _without_comments(text: str) -> str:
 
 def _run(command: list[str], folder: Path, source: str) -> None:
     """Run a compiler in `folder`, or raise its first complaint."""
-    env = {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder("zig")), **os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+    env = {**environment(), "TMPDIR": str(folder)}
     try:
         code, log = run_bounded(command, timeout_s=COMPILE_LIMIT_S, env=env, cwd=str(folder))
     except OSError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from fmha.errors import TraceError
+from fmha.folders import cache_folder
 from fmha.processes import run_bounded
 
 Machine = Literal["x86_64", "arm64"]
@@ -121,11 +122,16 @@ def machine() -> Machine:
     raise TraceError(f"kernels run on the CPU of x86-64 and arm64 machines only, and this one is {name}.")
 
 
+def environment() -> dict[str, str]:
+    """Variables for a compiler: English, and a folder for what zig keeps, which it would look for in a home."""
+    return {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder("zig")), **os.environ, "LC_ALL": "C"}
+
+
 @lru_cache(maxsize=8)
 def _asked(command: tuple[str, ...], _path: str) -> CppCompiler | None:
     """The compiler behind a command; None if it does not answer as one."""
     try:
-        code, said = run_bounded([*command, "--version"], timeout_s=20)
+        code, said = run_bounded([*command, "--version"], timeout_s=20, env=environment())
     except OSError:
         return None
     if code != 0 or not re.search(r"clang|gcc|[gc]\+\+", said, re.IGNORECASE):
@@ -159,4 +165,4 @@ def compiler() -> CppCompiler:
     )
 
 
-__all__ = ["CppCompiler", "Machine", "compiler", "machine"]
+__all__ = ["CppCompiler", "Machine", "compiler", "environment", "machine"]

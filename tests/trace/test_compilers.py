@@ -17,7 +17,7 @@ from fmha import Problem, Tiling
 from fmha.errors import TraceError
 from fmha.kernels import KERNELS
 from fmha.trace import compilers
-from fmha.trace.compilers import CppCompiler, compiler, machine
+from fmha.trace.compilers import CppCompiler, compiler, environment, machine
 from fmha.trace.order import program_order
 from tests.tools import need
 from tests.trace.snippets import Snippet
@@ -77,6 +77,18 @@ def test_zig_is_known_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "executable", str(install(tmp_path, "python", "clang version 22.1.8\n")))
     assert compiler().command[1:] == ("-m", "ziglang", "c++")
     assert compiler().family == "zig"
+
+
+def test_zig_needs_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses to answer at all if it has no folder to keep things in."""
+    zig = tmp_path / "bin" / "zig"
+    zig.write_text('#!/bin/sh\n[ -n "$ZIG_GLOBAL_CACHE_DIR" ] && echo clang version 22.1.8\n', encoding="utf-8")
+    zig.chmod(0o755)
+    monkeypatch.setenv("CXX", f"{zig} c++")
+    monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
+    assert compiler().family == "zig"
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", "/chosen")
+    assert environment()["ZIG_GLOBAL_CACHE_DIR"] == "/chosen"
 
 
 @pytest.mark.parametrize("version, is_new", [("g++ (GCC) 11.4.0", False), ("g++ (Ubuntu 13.2.0-4) 13.2.0", True)])
