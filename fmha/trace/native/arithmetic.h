@@ -55,9 +55,10 @@ static FMHA_INLINE double max(float a, double b) { return fmax(a, b); }
 static FMHA_INLINE double max(double a, float b) { return fmax(a, b); }
 static FMHA_INLINE double min(float a, double b) { return fmin(a, b); }
 static FMHA_INLINE double min(double a, float b) { return fmin(a, b); }
-template <class A, class B>
-void max(A a, B b) = delete;  // other mixtures: nvcc does not take them either
-template <class A, class B>
+// Other mixtures nvcc does not take either; what is shorter than an int becomes one.
+template <class A, class B, int = 1 / (sizeof(A) >= 4 && sizeof(B) >= 4)>
+void max(A a, B b) = delete;
+template <class A, class B, int = 1 / (sizeof(A) >= 4 && sizeof(B) >= 4)>
 void min(A a, B b) = delete;
 #endif
 
@@ -95,10 +96,16 @@ void min(A a, B b) = delete;
 
 static FMHA_INLINE double max(double a, double b) { return fmax(a, b); }
 static FMHA_INLINE double min(double a, double b) { return fmin(a, b); }
-static FMHA_INLINE unsigned max(int a, unsigned b) { return b > (unsigned)a ? b : (unsigned)a; }
-static FMHA_INLINE unsigned max(unsigned a, int b) { return max(b, a); }
-static FMHA_INLINE unsigned min(int a, unsigned b) { return b < (unsigned)a ? b : (unsigned)a; }
-static FMHA_INLINE unsigned min(unsigned a, int b) { return min(b, a); }
+static FMHA_INLINE int max(int a, int b) { return b > a ? b : a; }
+static FMHA_INLINE int min(int a, int b) { return b < a ? b : a; }
+#define FMHA_MIXED(S, U)                                                          \
+    static FMHA_INLINE U max(S a, U b) { return b > (U)a ? b : (U)a; }            \
+    static FMHA_INLINE U max(U a, S b) { return max(b, a); }                      \
+    static FMHA_INLINE U min(S a, U b) { return b < (U)a ? b : (U)a; }            \
+    static FMHA_INLINE U min(U a, S b) { return min(b, a); }
+FMHA_MIXED(int, unsigned)
+FMHA_MIXED(long, unsigned long)
+FMHA_MIXED(long long, unsigned long long)
 template <class T>
 static FMHA_INLINE T max(T a, T b) { return b > a ? b : a; }
 template <class T>
