@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = (
     "units errors folders processes build_cache problem mask inputs reference softmax schedule events gpu_model "
     "hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic levels "
-    "lockstep merging caches cache_kv_outer cache_naive check kernels phases banks bank_sites bank_fmha101 "
-    "bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs model_facts "
-    "forecast tilemap wave_map model_errors edge order_levels"
+    "lockstep merging caches cache_kv_outer cache_naive check plan plans kernels phases banks bank_sites "
+    "bank_fmha101 bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs "
+    "model_facts forecast tilemap wave_map model_errors edge order_levels"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 
@@ -48,7 +48,9 @@ TABLE: dict[str, Layer] = {
         if name not in ("units", "errors")
     },
     "public API": layer("fmha/__init__.py", "numpy", ALL_CORE),
-    "command line": layer("fmha/__main__.py fmha/cli/**/*.py", "numpy", "fmha fmha.cli* fmha.gpu* fmha.trace* " + ALL_CORE),
+    "command line": layer(
+        "fmha/__main__.py fmha/cli/**/*.py", "numpy", "fmha fmha.cli* fmha.gpu* fmha.trace* " + ALL_CORE
+    ),
     "gpu": layer("fmha/gpu/**/*.py", "numpy", "fmha " + ALL_CORE + " fmha.gpu*", lazy="pycuda pynvml torch"),
     "trace": layer("fmha/trace/**/*.py", "numpy", ALL_CORE + " fmha.trace*"),
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
