@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = (
     "units errors folders processes build_cache problem mask inputs reference softmax schedule events gpu_model "
     "hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic levels "
-    "lockstep merging caches cache_kv_outer cache_naive check kernels phases banks bank_sites bank_fmha101 "
-    "bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs model_facts "
-    "forecast tilemap wave_map spans gantt_map makespan model_errors edge order_levels"
+    "lockstep merging caches cache_kv_outer cache_naive check plan plans kernels phases banks bank_sites "
+    "bank_fmha101 bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs "
+    "model_facts forecast tilemap wave_map spans gantt_map makespan model_errors edge order_levels"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 

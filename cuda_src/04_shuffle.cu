@@ -1,0 +1,115 @@
+// Changed:  a warp works on a row of Sij together: its lanes find the row's maximum and sum by shuffles.
+// Who:      a block owns a tile of Br queries of one head; a thread owns one element of Sij; a warp takes a row at a time.
+// Where:    all tiles, Sij, the accumulator Oi and the statistics in SMEM; Q is read once, K and V once for each block.
+// Run:      python -m fmha bench --kernel 04 --N 4096 --d 64 --H 16 --Br 32 --Bc 32
+#include "common.cuh"
+
+extern "C" __global__ void __launch_bounds__(BR * BC)
+shuffle(const float* Q,        // [B, H, Nq, d]
+        const float* K,        // [B, Hk, Nk, d]
+        const float* V,        // [B, Hk, Nk, d]
+        float* O,              // [B, H, Nq, d]
+        float* LSE,            // [B, H, Nq], or null
+        const int* key_range,  // [B, 2], or null
+        int H,
+        int Hk,
+        int Nq,
+        int Nk,
+        int d,
+        float scale,
+        int causal_offset) {
+    constexpr int Br = BR, Bc = BC, threads = Br * Bc;
+    const int pitch = d | 1;      // floats from row to row of Qi and Kj: lanes a row apart are a bank apart
+    extern __shared__ float smem[];
+    float* Qi = smem;             // [Br * pitch]  query tile
+    float* Kj = Qi + Br * pitch;  // [Bc * pitch]  key tile
+    float* Vj = Kj + Bc * pitch;  // [Bc * d]  value tile
+    float* Sij = Vj + Bc * d;     // [Br * Bc] score tile, then weights P
+    float* Oi = Sij + Br * Bc;    // [Br * d]  output accumulator
+    float* li = Oi + Br * d;      // [Br]      running row sum
+    float* mi = li + Br;          // [Br]      running row max
+    float* alpha = mi + Br;       // [Br]      exp(mi - mi_new): rescales what came before
+    float* beta = alpha + Br;     // [Br]      exp(row_m - mi_new): rescales this tile
+
+    const int Tr = (Nq + Br - 1) / Br;
+    const int i = blockIdx.x % Tr;
+    const long long bh = blockIdx.x / Tr;
+    const long long bhk = bh / H * Hk + bh % H / (H / Hk);  // query head h reads K/V head h / (H / Hk)
+    const int tid = threadIdx.x, lane = tid % 32, s_row = tid / Bc, s_col = tid % Bc;
+    const int first_row = i * Br, rows = min(Br, Nq - first_row);
+    const Keys keys = real_keys(key_range, int(bh / H), Nk);
+    const long long q_off = (bh * Nq + first_row) * d;
+
+    // Qi = Q tile, Oi = 0, li = 0, mi = -inf
+    for (int e = tid; e < rows * d; e += threads) Qi[e / d * pitch + e % d] = Q[q_off + e];
+    for (int e = tid; e < Br * d; e += threads) Oi[e] = 0.0f;
+    if (tid < Br) {
+        li[tid] = 0.0f;
+        mi[tid] = MINUS_INFINITY;
+    }
+    __syncthreads();  // write before read: Qi, li, mi are read by threads that did not write them
+
+    const int end = seen_end(keys, first_row + rows - 1, causal_offset);  // the last row sees furthest
+    for (int j = keys.first / Bc; j * Bc < end && keys.first < end; ++j) {
+        // Kj, Vj = K tile, V tile: the real keys from c_first to c_end
+        const int c_first = max(keys.first - j * Bc, 0), c_end = min(keys.end - j * Bc, Bc);
+        const long long kv_off = (bhk * Nk + (long long)j * Bc) * d;
+        for (int e = c_first * d + tid; e < c_end * d; e += threads) {
+            Kj[e / d * pitch + e % d] = K[kv_off + e];
+            Vj[e] = V[kv_off + e];
+        }
+        __syncthreads();  // write before read: Kj, Vj were filled by all threads
+
+        // S = QK^T
+        const int row_end = seen_end(keys, first_row + s_row, causal_offset) - j * Bc;
+        const bool seen = s_row < rows && s_col >= c_first && s_col < row_end;
+        float score = 0.0f;
+        if (seen)
+            for (int k = 0; k < d; ++k) score += Qi[s_row * pitch + k] * Kj[s_col * pitch + k];
+        Sij[s_row * Bc + s_col] = seen ? score * scale : MINUS_INFINITY;
+        __syncthreads();  // write before read: a row of Sij was filled by Bc threads
+
+        for (int row = tid / 32; row < Br; row += threads / 32) {
+            // m_new = max(m, rowmax S)
+            float row_m = MINUS_INFINITY;
+            for (int c = lane; c < Bc; c += 32) row_m = fmaxf(row_m, Sij[row * Bc + c]);
+            for (int step = 16; step > 0; step /= 2) row_m = fmaxf(row_m, __shfl_xor_sync(0xffffffffu, row_m, step));
+            const float mi_new = fmaxf(mi[row], row_m);
+            const float shift = row_m == MINUS_INFINITY ? 0.0f : row_m;  // a row that sees nothing here: P = 0
+            // P = exp(S - m), l = rowsum P
+            float row_l = 0.0f;
+            for (int c = lane; c < Bc; c += 32) {
+                const float p = expf(Sij[row * Bc + c] - shift);
+                Sij[row * Bc + c] = p;
+                row_l += p;
+            }
+            for (int step = 16; step > 0; step /= 2) row_l += __shfl_xor_sync(0xffffffffu, row_l, step);
+            // l_new = exp(m - m_new) l + exp(row_m - m_new) row_l
+            if (lane == 0) {
+                alpha[row] = mi[row] == mi_new ? 1.0f : expf(mi[row] - mi_new);
+                beta[row] = row_m == MINUS_INFINITY ? 0.0f : expf(row_m - mi_new);
+                li[row] = alpha[row] * li[row] + beta[row] * row_l;
+                mi[row] = mi_new;
+            }
+        }
+        __syncthreads();  // write before read: P, alpha, beta were written by one warp a row
+
+        // O = alpha O + beta P V
+        for (int e = tid; e < rows * d; e += threads) {
+            const int row = e / d, col = e % d;
+            float pv = 0.0f;
+            for (int c = c_first; c < c_end; ++c) pv += Sij[row * Bc + c] * Vj[c * d + col];
+            Oi[e] = alpha[row] * Oi[e] + beta[row] * pv;
+        }
+        __syncthreads();  // read before write: the next tile overwrites Kj, Vj, Sij, alpha, beta
+    }
+
+    // O = O / l, only after the last tile; a row that saw no key is 0
+    for (int e = tid; e < rows * d; e += threads) {
+        const float l = li[e / d];
+        O[q_off + e] = l > 0.0f ? Oi[e] / l : 0.0f;
+    }
+    // LSE = m + ln l
+    if (LSE != nullptr && tid < rows)
+        LSE[bh * Nq + first_row + tid] = li[tid] > 0.0f ? mi[tid] + logf(li[tid]) : MINUS_INFINITY;
+}

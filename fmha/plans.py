@@ -1,0 +1,193 @@
+"""How each kernel of the registry is launched: one function a kernel, from a problem and tiles to a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fmha.errors import LimitError, ProblemError
+from fmha.hardware import Gpu
+from fmha.memory import Slot, smem_bytes, smem_complaint, smem_layout
+from fmha.plan import FLOATS, Launch, Plan, causal_offset, padded, slots, slots_bytes
+from fmha.problem import Problem, Tiling
+from fmha.traffic import Traffic, closed_form
+from fmha.units import ceil_div
+
+
+def _threads(tiling: Tiling, d: int, gpu: Gpu) -> int:
+    """One thread for each element of Sij, or a LimitError that names tiles which fit in every way."""
+    threads = tiling.Br * tiling.Bc
+    if threads > gpu.threads_per_block:
+        Br, Bc = tiling.Br, tiling.Bc
+        while Br * Bc > 1 and (
+            Br * Bc > gpu.threads_per_block or smem_bytes(Tiling(Br, Bc), d) > gpu.smem_per_block_optin
+        ):
+            Br, Bc = (Br, ceil_div(Bc, 2)) if Bc >= Br else (ceil_div(Br, 2), Bc)
+        raise LimitError(
+            f"threads: Br={tiling.Br}, Bc={tiling.Bc} needs {threads:,} threads, one for each element of Sij, and a "
+            f"block has at most {gpu.threads_per_block:,}; try Br={Br}, Bc={Bc}."
+        )
+    return threads
+
+
+def fmha101(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """02: the tutorial's kernel."""
+    threads = _threads(tiling, problem.d, gpu)
+    if complaint := smem_complaint(tiling, problem.d, gpu.smem_per_block_optin):
+        raise LimitError(complaint)
+    whole = problem.d % FLOATS == 0 and threads % FLOATS == 0
+    return _flash(problem, tiling, "fmha101", threads, smem_layout(tiling, problem.d), write_lse, whole)
+
+
+def padding(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """03: rows of Qi and Kj padded to an odd number of floats."""
+    threads = _threads(tiling, problem.d, gpu)
+    held = _scores_in_smem(tiling, problem.d, problem.d | 1)
+    _check_smem(held, tiling, problem.d, gpu)
+    whole = problem.d % FLOATS == 0 and threads % FLOATS == 0
+    return _flash(problem, tiling, "padding", threads, held, write_lse, whole)
+
+
+def shuffle(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """04: a warp to a row."""
+    _check_warps(tiling)
+    return replace_function(padding(problem, tiling, gpu, write_lse), "shuffle")
+
+
+def float4s(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """05: four floats at a time."""
+    _check_warps(tiling)
+    _check_quads(problem)
+    threads = _threads(tiling, problem.d, gpu)
+    Br, Bc, d, pitch = tiling.Br, tiling.Bc, problem.d, 4 * (problem.d // 4 | 1)
+    held = slots(
+        ("Qi", (Br, pitch)), ("Kj", (Bc, pitch)), ("Vj", (Bc, d)), ("Oi", (Br, d)), ("Sij", (Br, Bc)),
+        ("li", (Br,)), ("mi", (Br,)), ("alpha", (Br,)), ("beta", (Br,)),
+    )  # fmt: skip
+    _check_smem(held, tiling, d, gpu)
+    return _flash(problem, tiling, "float4s", threads, held, write_lse, d % FLOATS == 0)
+
+
+# Of 06_in_regs.cu.
+_SIDE, _TILE_THREADS, _MOST_ROWS = 16, 256, 128
+
+
+def in_regs(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """06: S and O in registers."""
+    _check_quads(problem)
+    for name, size in (("Br", tiling.Br), ("Bc", tiling.Bc)):
+        if size % _SIDE or size > _MOST_ROWS:
+            near = min(_MOST_ROWS, max(_SIDE, round(size / _SIDE) * _SIDE))
+            raise LimitError(
+                f"registers: {name}={size} cannot be shared out among 16 x 16 threads; {name} is a multiple of {_SIDE} "
+                f"up to {_MOST_ROWS} here: try {name}={near}."
+            )
+    Br, Bc, wide = tiling.Br, tiling.Bc, 64 * ceil_div(problem.d, 64)
+    held = slots(("Qi", (Br, wide + 4)), ("Kj", (Bc, wide + 4)), ("Vj", (Bc, wide)), ("Pij", (Br, Bc + 4)))
+    _check_smem(held, tiling, problem.d, gpu)
+    plan = _flash(problem, tiling, "in_regs", _TILE_THREADS, held, write_lse, problem.d % FLOATS == 0)
+    return replace(plan, defines={**plan.defines, "HEAD_DIM": wide})
+
+
+def _flash(
+    p: Problem, tiling: Tiling, function: str, threads: int, held: tuple[Slot, ...], write_lse: bool, whole: bool
+) -> Plan:
+    """A kernel with a block for each Q tile, and arguments as the tutorial's."""
+    launch = Launch(
+        function,
+        grid=tiling.Tr(p) * p.B * p.H,
+        block=threads,
+        smem_bytes=slots_bytes(held),
+        arguments=(
+            "Q", "K", "V", "O", "LSE", "key_range", p.H, p.Hk, p.Nq, p.Nk, p.d, float(p.scale), causal_offset(p),
+        ),
+        smem=held,
+    )  # fmt: skip
+    requested = closed_form(p, tiling, "q-outer", write_lse=write_lse)
+    whole = whole and not write_lse and not padded(p)
+    return Plan(p, tiling, {"BR": tiling.Br, "BC": tiling.Bc}, (launch,), requested, whole)
+
+
+def replace_function(plan: Plan, function: str) -> Plan:
+    """The same plan for another function."""
+    return replace(plan, launches=tuple(replace(launch, function=function) for launch in plan.launches))
+
+
+def _scores_in_smem(tiling: Tiling, d: int, pitch: int) -> tuple[Slot, ...]:
+    """The tutorial's layout with `pitch` floats to a row of Qi and Kj."""
+    Br, Bc = tiling.Br, tiling.Bc
+    return slots(
+        ("Qi", (Br, pitch)), ("Kj", (Bc, pitch)), ("Vj", (Bc, d)), ("Sij", (Br, Bc)), ("Oi", (Br, d)),
+        ("li", (Br,)), ("mi", (Br,)), ("alpha", (Br,)), ("beta", (Br,)),
+    )  # fmt: skip
+
+
+def _check_smem(held: tuple[Slot, ...], tiling: Tiling, d: int, gpu: Gpu) -> None:
+    need = slots_bytes(held)
+    if need > gpu.smem_per_block_optin:
+        raise LimitError(
+            f"shared memory: Br={tiling.Br}, Bc={tiling.Bc}, d={d} needs {need / 1024:.1f} KiB; this GPU allows "
+            f"{gpu.smem_per_block_optin / 1024:.0f} KiB a block; try smaller tiles or a smaller d."
+        )
+
+
+def _check_warps(tiling: Tiling) -> None:
+    if tiling.Br * tiling.Bc % 32:
+        raise LimitError(
+            f"threads: Br={tiling.Br}, Bc={tiling.Bc} makes {tiling.Br * tiling.Bc} threads, and whole warps of 32 "
+            "take the rows: try Br and Bc whose product is a multiple of 32, such as 16 x 16."
+        )
+
+
+def _check_quads(problem: Problem) -> None:
+    if problem.d % 4:
+        raise ProblemError(
+            f"d={problem.d} is no multiple of 4, and this kernel reads four floats at a time: "
+            f"use d={ceil_div(problem.d, 4) * 4}."
+        )
+
+
+# Of 01_naive.cu.
+_TILE, _CHUNK, _GEMM_THREADS, _ROW_THREADS = 64, 32, 256, 256
+
+
+def naive(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    p = problem
+    heads = p.B * p.H
+    pitch = ceil_div(p.Nk, FLOATS) * FLOATS  # rows of S and P begin at a sector
+    Tr, Tc, Td = ceil_div(p.Nq, _TILE), ceil_div(pitch, _TILE), ceil_div(p.d, _TILE)
+    warps = 4 * _ROW_THREADS // 32
+    held = min(pitch, (gpu.smem_per_block_optin - 2 * warps) // 4)
+    rows = slots(("Qi", (_TILE, _CHUNK + 1)), ("Kj", (_TILE, _CHUNK + 1)))
+    output = slots(("Pij", (_TILE, _CHUNK + 1)), ("Vj", (_CHUNK, _TILE)))
+    # Largest and sum across the block are two functions, so `warps` is there twice.
+    softmax = slots(("warps of max", (_ROW_THREADS // 32,)), ("warps of sum", (_ROW_THREADS // 32,)), ("row", (held,)))
+    launches = (
+        Launch(
+            "naive_scores", heads * Tr * Tc, _GEMM_THREADS, 0,
+            ("Q", "K", "S", "key_range", p.H, p.Hk, p.Nq, p.Nk, p.d, pitch, float(p.scale), causal_offset(p)),
+            rows, slots_bytes(rows),
+        ),
+        Launch(
+            "naive_softmax", heads * p.Nq, _ROW_THREADS, 4 * held, ("S", "P", "LSE", pitch, held), softmax, 2 * warps
+        ),
+        Launch(
+            "naive_output", heads * Tr * Td, _GEMM_THREADS, 0,
+            ("P", "V", "O", p.H, p.Hk, p.Nq, p.Nk, p.d, pitch), output, slots_bytes(output),
+        ),
+    )  # fmt: skip
+    matrix = 4 * heads * p.Nq * pitch
+    again = 4 * heads * p.Nq * (pitch - held)  # of rows too long for SMEM, in each of two more passes
+    queries, keys = 4 * heads * p.Nq * p.d, 4 * heads * p.Nk * p.d
+    moved = {
+        "Q": (Tc * queries, 0),
+        "K": (Tr * keys, 0),
+        "V": (Tr * keys, 0),
+        "S": (matrix + 2 * again, matrix),
+        "P": (Td * matrix, matrix),
+        "O": (0, queries),
+    }
+    if write_lse:
+        moved["LSE"] = (0, 4 * heads * p.Nq)
+    requested = Traffic("naive", "plan of the kernel", moved, 0, 4 * heads * p.Nq * p.Nk * p.d)
+    whole = p.d % FLOATS == 0 and not write_lse and not padded(p)
+    return Plan(p, tiling, {}, launches, requested, whole, {"S": matrix, "P": matrix})

@@ -1,0 +1,120 @@
+// What cuda_src/mma.cuh's functions do, for the CPU: fragments lie in lanes and registers as the PTX manual lays them out.
+#pragma once
+
+namespace fmha {
+static inline __attribute__((no_sanitize("thread"))) float widen(uint16_t bits) {
+#if HALF
+    const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    uint32_t u;
+    if (exponent == 31) u = sign | 0x7f800000u | mantissa << 13;
+    else if (exponent) u = sign | (exponent + 112) << 23 | mantissa << 13;
+    else {
+        float f = (float)mantissa * 5.9604644775390625e-8f;  // 2^-24
+        memcpy(&u, &f, 4);
+        u |= sign;
+    }
+#else
+    const uint32_t u = (uint32_t)bits << 16;
+#endif
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+static inline __attribute__((no_sanitize("thread"))) uint16_t narrow(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+#if HALF
+    const uint32_t sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
+    if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00);
+    if (rest >= 0x477ff000u) return (uint16_t)(sign | 0x7c00);
+    if (rest < 0x38800000u) {  // subnormal: add 0.5, whose last place is 2^-24
+        float g;
+        memcpy(&g, &rest, 4);
+        g += 0.5f;
+        uint32_t v;
+        memcpy(&v, &g, 4);
+        return (uint16_t)(sign | (v - 0x3f000000u));
+    }
+    const uint32_t v = rest - 0x38000000u;
+    return (uint16_t)(sign | (v + 0xfff + (v >> 13 & 1)) >> 13);
+#else
+    if ((u & 0x7fffffff) > 0x7f800000u) return (uint16_t)(u >> 16 | 64);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+#endif
+}
+struct Mma {
+    float* sum;
+    const unsigned* a;
+    unsigned b0, b1;
+};
+__attribute__((no_sanitize("thread"))) static void mma_together(void** lanes) {
+    float A[16][16], B[16][8];
+    for (int l = 0; l < 32; ++l) {
+        const Mma* m = (const Mma*)lanes[l];
+        const int g = l / 4, t = 2 * (l % 4);
+        for (int i = 0; i < 4; ++i)
+            for (int h = 0; h < 2; ++h) A[g + 8 * (i & 1)][t + h + 8 * (i >> 1)] = widen((uint16_t)(m->a[i] >> 16 * h));
+        for (int h = 0; h < 2; ++h) {
+            B[t + h][g] = widen((uint16_t)(m->b0 >> 16 * h));
+            B[t + h + 8][g] = widen((uint16_t)(m->b1 >> 16 * h));
+        }
+    }
+    for (int l = 0; l < 32; ++l) {
+        const Mma* m = (const Mma*)lanes[l];
+        const int g = l / 4, t = 2 * (l % 4);
+        for (int i = 0; i < 4; ++i) {
+            float s = m->sum[i];
+            for (int k = 0; k < 16; ++k) s += A[g + 8 * (i >> 1)][k] * B[k][t + (i & 1)];
+            m->sum[i] = s;
+        }
+    }
+}
+struct Matrices {
+    unsigned* to;
+    uint16_t row[8];
+    bool is_transposed;
+};
+__attribute__((no_sanitize("thread"))) static void spread_matrices(void** lanes) {
+    for (int l = 0; l < 32; ++l) {
+        Matrices* m = (Matrices*)lanes[l];
+        for (int i = 0; i < 4; ++i) {
+            unsigned both = 0;
+            for (int h = 0; h < 2; ++h) {
+                const int row = m->is_transposed ? 2 * (l % 4) + h : l / 4, col = m->is_transposed ? l / 4 : 2 * (l % 4) + h;
+                both |= (unsigned)((Matrices*)lanes[8 * i + row])->row[col] << 16 * h;
+            }
+            m->to[i] = both;
+        }
+    }
+}
+static inline void matrices(unsigned (&to)[4], const uint4* row, bool is_transposed, unsigned line) {
+    const uint4 mine = *row;  // one access of 16 bytes a lane
+    Matrices m;
+    m.to = to;
+    m.is_transposed = is_transposed;
+    memcpy((void*)m.row, (const void*)&mine, 16);
+    fmha_warp_do(&spread_matrices, &m, line);
+}
+}  // namespace fmha
+
+struct Tile {
+    uint4* at;
+};
+static inline Tile tile_at(uint4* smem) { return {smem}; }
+static inline unsigned pack(fmha_float low, fmha_float high) {
+    return (unsigned)fmha::narrow((decltype(1.0f))low) | (unsigned)fmha::narrow((decltype(1.0f))high) << 16;
+}
+static inline fmha_float exp2_fast(fmha_float x) { return exp2f(x); }
+static inline void mma(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    fmha::Mma m = {(decltype(1.0f)*)sum, a, b0, b1};
+    fmha_warp_do(&fmha::mma_together, &m, __LINE__);
+}
+static inline void load_matrices(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, false, __LINE__); }
+static inline void load_matrices_transposed(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, true, __LINE__); }
+static inline void copy_async(Tile tile, int piece, const uint4* from, bool inside) {
+    if (inside) tile.at[piece] = *from;
+    else tile.at[piece] = make_uint4(0, 0, 0, 0);
+}
+static inline void copies_issued() {}
+template <int LEFT>
+static inline void copies_done() {}
