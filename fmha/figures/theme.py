@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import plotly.graph_objects as go
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Mode = Literal["light", "dark"]
 
@@ -159,6 +160,8 @@ def template() -> go.layout.Template:
     `Sketch.figure` sets it on each figure, because importing streamlit replaces Plotly's default template by
     placeholder colours.
     """
+    import plotly.graph_objects as go  # here: the player takes its colours from this file, and needs no Plotly
+
     axis = {
         "gridcolor": GRID,
         "zerolinecolor": GRID,

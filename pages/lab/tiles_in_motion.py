@@ -176,16 +176,9 @@ def focus(run: Run, at: dict[str, Any], schedule: str, sms: int) -> tuple[int, T
     sm = min(max(int(at["sm"]), 0), sms - 1)
     event = int(at["event"])
     if at.get("schedule", schedule) != schedule or not 0 <= event < len(run.events) or run.events["sm"][event] != sm:
-        event = opening_event(run, sm)
+        event = scene.opening_event(run, sm)
     row = run.events[event]
     return sm, ((int(row["h"]), int(row["i"])) if row["i"] >= 0 else None), event
-
-
-def opening_event(run: Run, sm: int) -> int:
-    """Where a fresh player stands: the end of the third visit of that SM, where there is something to see."""
-    mine = (run.events["sm"] == sm).nonzero()[0]
-    ends = mine[[PHASES[phase].code in ("O", "O_norm") for phase in run.events["phase"][mine]]]
-    return int(ends[min(2, len(ends) - 1)] if len(ends) else mine[0] if len(mine) else 0)
 
 
 @st.fragment

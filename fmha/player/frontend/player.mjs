@@ -8,6 +8,7 @@ import { bytesAt, focusAt, frameAt, raceAt, readAt, visitEvent } from "./frame.m
 import { hit, layout, wantedHeight } from "./layout.mjs";
 import { WORD } from "./levels.mjs";
 import { Pictures, bytes } from "./paint.mjs";
+import { SaveBox, filmOf } from "./save.mjs";
 import { readTheme } from "./theme.mjs";
 
 const SYNC_DELAY_MS = 70, SETTLE_MS = 450, HOLD_MS = 1500; // after a press elsewhere, a message could arrive at a page that is gone
@@ -30,6 +31,7 @@ class Player {
     this.syncHz = 0; // how often Python is told while playing; 0: only when it stops
     this.syncedAt = 0;
     this.stop = new AbortController();
+    this.saveBox = new SaveBox(this, root.querySelector("dialog.save"), this.stop.signal);
     this.listen();
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.box);
@@ -121,6 +123,7 @@ class Player {
   act(name, argument) {
     if (name === "fullscreen") return this.toggleFullscreen();
     if (name === "help") return this.toggleHelp();
+    if (name === "save") return this.saveBox.toggle();
     const wasPlaying = this.controller.state.playing;
     this.controller.act(name, argument);
     this.showControls();
@@ -196,7 +199,7 @@ class Player {
 
   onKey(event) {
     const target = event.target; // on the slider the arrows step by phase: its own steps mean nothing here
-    if (target.matches?.("select, dialog *") && !["f", "F", "?"].includes(event.key)) return;
+    if (target.matches?.("select, dialog *") && !["f", "F", "s", "S", "?"].includes(event.key)) return;
     if (event.key === " " && target.matches?.("button")) return; // a focused button is pressed by space
     const action = keyAction(event);
     if (!action) return;
@@ -269,7 +272,7 @@ class Player {
   }
 
   toggleHelp() {
-    const dialog = this.root.querySelector("dialog");
+    const dialog = this.root.querySelector("dialog.help");
     if (dialog.open) dialog.close();
     else dialog.showModal();
   }
@@ -285,11 +288,15 @@ class Player {
   // for measurements and tests
   play() { if (!this.controller.state.playing) this.act("play"); }
   pause() { this.act("pause"); }
+
+  /** A file of what is shown: "png", "gif", "webm" or "mp4" as a Blob. */
+  film(kind, options) { return filmOf(this, kind, options); }
 }
 
 const players = new WeakMap(); // parentElement -> Player: it outlives updates
 
-export default function (component) {
+/** Show `component.data` in `component.parentElement`, now or anew. Returns what takes the player away. */
+export function mount(component) {
   const { parentElement } = component;
   let player = players.get(parentElement);
   if (!player || player.isDead) {
@@ -306,3 +313,5 @@ export default function (component) {
     players.delete(parentElement);
   }, 0);
 }
+
+export default mount;
