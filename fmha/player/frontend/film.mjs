@@ -5,9 +5,9 @@ import { advance, frameAt, raceAt } from "./frame.mjs";
 import { Gif, palette } from "./gif.mjs";
 import { layout, wantedHeight } from "./layout.mjs";
 import { Pictures } from "./paint.mjs";
-import { withDuration } from "./webm.mjs";
 
 const STILL_SECONDS = 1; // the last picture stays for a moment
+const MARGIN = 12; // pixels around the picture
 const SAMPLES = 9; // pictures from which a GIF's colours are chosen
 const STEP_SECONDS = 8; // of playing, in one go: `advance` crosses a bounded number of phases
 
@@ -38,13 +38,17 @@ export function filmTimes(data, focus, pace, { seconds, fps }) {
 /** A canvas with the player's picture of any moment. `state` says what is in focus. */
 export class Studio {
   constructor(data, state, theme, width) {
-    const race = data.meta.race, height = 2 * Math.ceil(wantedHeight(width, data.meta.sms, race) / 2); // videos want it even
+    const race = data.meta.race, inner = width - 2 * MARGIN;
+    const height = 2 * Math.ceil((wantedHeight(inner, data.meta.sms, race) + 2 * MARGIN) / 2); // videos want it even
     Object.assign(this, { data, state, theme, width, height });
     this.canvas = makeCanvas(width, height);
     this.g = this.canvas.getContext("2d", { willReadFrequently: true });
-    this.L = race ? raceLayout(width, height, data) : layout(width, height, data);
+    this.L = race ? raceLayout(inner, height - 2 * MARGIN, data) : layout(inner, height - 2 * MARGIN, data);
     this.L.pixels = 1;
     this.pictures = new Pictures(makeCanvas);
+    this.g.fillStyle = theme.bg;
+    this.g.fillRect(0, 0, width, height);
+    this.g.translate(MARGIN, MARGIN);
   }
   draw(t) {
     const { data, state } = this;
@@ -101,32 +105,33 @@ export async function videoOf(studio, times, fps, { kind = "webm", signal, progr
   const failed = new Promise((_, reject) => (recorder.onerror = (event) => reject(event.error ?? new Error("the recorder failed"))));
   const stopped = new Promise((resolve) => (recorder.onstop = resolve));
   recorder.ondataavailable = (event) => event.data.size && chunks.push(event.data);
+  const last = times[times.length - 1];
   studio.draw(times[0]);
   recorder.start();
   const begin = performance.now();
-  const shot = () => track.requestFrame();
+  const shot = (t) => {
+    studio.draw(t); // also when it is the same picture again: only what is drawn is filmed
+    track.requestFrame();
+  };
   try {
     for (let k = 0; k < times.length;) {
-      studio.draw(times[k]);
-      shot();
+      shot(times[k]);
       progress?.((k + 1) / times.length);
       const next = Math.max(k + 1, Math.ceil(((performance.now() - begin) / 1000) * fps)); // too slow: leave some out
       if (k + 1 < times.length) await Promise.race([pause(signal, begin + (1000 * Math.min(next, times.length - 1)) / fps - performance.now()), failed]);
       k = k + 1 < times.length ? Math.min(next, times.length - 1) : times.length;
     }
     await pause(signal, (1000 * STILL_SECONDS) / 2);
-    shot();
+    shot(last);
     await pause(signal, (1000 * STILL_SECONDS) / 2);
-    shot(); // a recorder may keep a picture only when the next one comes
+    shot(last); // a recorder may keep a picture only when the next one comes
     await pause(signal, 100);
     recorder.stop();
     await Promise.race([stopped, failed]);
   } finally {
     track.stop();
   }
-  const milliseconds = performance.now() - begin, whole = new Blob(chunks, { type: mimeType.split(";")[0] });
-  if (kind !== "webm") return whole;
-  return new Blob([withDuration(new Uint8Array(await whole.arrayBuffer()), milliseconds)], { type: whole.type });
+  return new Blob(chunks, { type: mimeType.split(";")[0] });
 }
 
 /** One picture as it is on a canvas. */
