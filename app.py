@@ -23,6 +23,8 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("learn/memory_wall.py", "The memory wall"),
         ("learn/online_softmax.py", "Online softmax"),
         ("learn/worked_example.py", "Worked example"),
+        ("learn/glossary.py", "Glossary"),
+        ("learn/references.py", "References"),
     ],
     "Lab": [
         ("lab/tiles_in_motion.py", "Tiles in motion"),
@@ -32,6 +34,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/tile_map.py", "Tile map"),
         ("lab/roofline.py", "Roofline"),
         ("lab/paper_check.py", "Paper check"),
+        ("lab/api.py", "Python API"),
     ],
 }
 

@@ -21,7 +21,7 @@ CORE = (
     "hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic levels "
     "lockstep merging caches cache_kv_outer cache_naive check kernels phases banks bank_sites bank_fmha101 "
     "bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs model_facts "
-    "forecast tilemap wave_map model_errors edge order_levels"
+    "forecast tilemap wave_map model_errors edge order_levels glossary formulas references apidoc"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 
@@ -58,6 +58,7 @@ TABLE: dict[str, Layer] = {
     "player component": layer("fmha/player/component.py", "numpy streamlit", "fmha*"),
     "ui": layer("fmha/ui/**/*.py", "streamlit plotly", "fmha*"),
     "plain ui": layer("fmha/ui/parameters.py fmha/ui/settings.py", "", "fmha.ui.parameters fmha.errors"),
+    "marked words": layer("fmha/ui/words_marks.py", "", "fmha.glossary fmha.errors"),
     "pages": layer("pages/**/*.py", "streamlit", "fmha*"),
     "app": layer("app.py", "streamlit", "fmha.ui.*"),
 }

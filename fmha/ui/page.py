@@ -8,16 +8,23 @@ from contextlib import contextmanager
 import streamlit as st
 
 from fmha.errors import FmhaError
+from fmha.ui import words_marks
 
 # Less air above the title, and on a phone less at the sides.
-_STYLE = """<style>
+_STYLE = (
+    """<style>
 [data-testid="stMainBlockContainer"] { padding: 3.5rem 2rem 4rem; }
 h2 { font-size: 1.5rem !important; }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
   h1 { font-size: 1.8rem !important; }
 }
-</style>"""
+.katex-display > .katex { white-space: normal !important; }  /* a long formula breaks at its signs */
+.katex-display > .katex > .katex-html > .base { margin-block: 0.15em; }
+"""
+    + words_marks.STYLE
+    + "</style>"
+)
 
 
 def page(title: str, idea: str) -> None:
@@ -25,7 +32,16 @@ def page(title: str, idea: str) -> None:
     st.set_page_config(page_title=f"{title} - FMHA Lab", page_icon="🧮", layout="wide")
     st.html(_STYLE)
     st.title(title, anchor=False)
-    st.markdown(idea)
+    prose(idea)
+
+
+def prose(text: str) -> None:
+    """Markdown in which `[[word]]` or `[[shown words|entry]]` explains itself from the glossary.
+
+    By pointer, by keyboard and to a screen reader. All else that looks like HTML is shown as it is written.
+    """
+    text, holds_html = words_marks.marked(text)
+    st.markdown(text, unsafe_allow_html=holds_html)
 
 
 def configuration(**settings: object) -> None:

@@ -22,6 +22,7 @@ KNOWN = frozenset(
     | {"kernel", "Hk", "Nk", "cross", "show", "device"}
     | {"sram", "verdict"}
     | {"design", "colour", "mBr", "mBc"}
+    | {"find", "subject", "module"}
     | {"blocks", "l2", "orders", "pad", "site01", "site02", "stride", "turn", "check", "level"}
 )
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
