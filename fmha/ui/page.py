@@ -20,6 +20,10 @@ h2 { font-size: 1.5rem !important; }
   h1 { font-size: 1.8rem !important; }
 }
 .katex-display > .katex { white-space: normal !important; }  /* a long formula breaks at its signs */
+[data-testid="stSidebar"][aria-expanded="false"] { visibility: hidden; }  /* out of sight, so out of the Tab order */
+@media (prefers-reduced-motion: reduce) {
+  *, *::before, *::after { transition-duration: 0s !important; animation-duration: 0.01ms !important; }
+}
 .katex-display > .katex > .katex-html > .base { margin-block: 0.15em; }
 """
     + words_marks.STYLE

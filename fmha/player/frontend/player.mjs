@@ -4,13 +4,14 @@ import { decode, header } from "./decode.mjs";
 import { draw } from "./draw.mjs";
 import { drawRace, raceLayout } from "./draw_race.mjs";
 import { formulaLines } from "./draw_focus.mjs";
-import { bytesAt, focusAt, frameAt, raceAt, readAt, visitEvent } from "./frame.mjs";
+import { bytesAt, focusAt, frameAt, raceAt, readAt, stillAt, visitEvent } from "./frame.mjs";
 import { hit, layout, wantedHeight } from "./layout.mjs";
 import { WORD } from "./levels.mjs";
 import { Pictures, bytes } from "./paint.mjs";
 import { SaveBox, filmOf } from "./save.mjs";
 import { readTheme } from "./theme.mjs";
 
+const CALM_MS = 500; // where motion is reduced, a picture stands at least so long
 const SYNC_DELAY_MS = 70, SETTLE_MS = 450, HOLD_MS = 1500; // after a press elsewhere, a message could arrive at a page that is gone
 
 const icon = (path) => `<svg viewBox="0 0 16 16"><path d="${path}"/></svg>`;
@@ -27,6 +28,8 @@ class Player {
     this.generation = 0;
     this.seen = -1; // controller.changed of the last picture
     this.drawn = 0;
+    this.paintedAt = 0;
+    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.holdUntil = 0;
     this.syncHz = 0; // how often Python is told while playing; 0: only when it stops
     this.syncedAt = 0;
@@ -90,15 +93,23 @@ class Player {
       this.showControls();
       this.sync();
     }
-    if (this.controller.data && this.L && this.controller.changed !== this.seen) this.paint();
+    const rests = this.isCalm() && now - this.paintedAt < CALM_MS;
+    if (this.controller.data && this.L && this.controller.changed !== this.seen && !rests) this.paint();
     this.raf = requestAnimationFrame((time) => this.frame(time));
+  }
+
+  /** Playing for a person who asked for less motion: picture after picture, and nothing travels. */
+  isCalm() {
+    return this.controller.state.playing && this.calm.matches;
   }
 
   paint() {
     const { data, state } = this.controller;
     this.seen = this.controller.changed;
-    if (data.meta.race) drawRace(this.g, this.L, data, raceAt(data, state.t, state), this.theme, this.pictures);
-    else draw(this.g, this.L, data, frameAt(data, state.t, state), this.theme, this.pictures, state);
+    this.paintedAt = performance.now();
+    const t = this.isCalm() ? stillAt(data, state.focus, state.t) : state.t;
+    if (data.meta.race) drawRace(this.g, this.L, data, raceAt(data, t, state), this.theme, this.pictures);
+    else draw(this.g, this.L, data, frameAt(data, t, state), this.theme, this.pictures, state);
     this.root.querySelector(".scrub").value = String(Math.round((state.t / data.end) * 10000));
     if (this.newData) {
       this.newData = false;
