@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 # their file name with hyphens, for example /memory-wall.
 MENU: dict[str, list[tuple[str, str]]] = {
     "Learn": [
+        ("learn/guided_lecture.py", "Guided lecture"),
         ("learn/attention.py", "Attention"),
         ("learn/memory_wall.py", "The memory wall"),
         ("learn/online_softmax.py", "Online softmax"),

@@ -54,6 +54,8 @@ TABLE: dict[str, Layer] = {
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
     "figures": layer("fmha/figures/**/*.py", "numpy plotly", "fmha fmha.figures* " + ALL_CORE),
     "chart": layer("fmha/chart/**/*.py", "", ""),
+    "lecture": layer("fmha/lecture/**/*.py", "numpy", "fmha fmha.lecture* fmha.player.scene fmha.ui.parameters " + ALL_CORE),
+    "presenter": layer("fmha/presenter/**/*.py", "", "fmha.ui.assets"),
     "player payload": layer("fmha/player/**/*.py", "numpy", "fmha fmha.figures.theme fmha.player* " + ALL_CORE),
     "player component": layer("fmha/player/component.py", "numpy streamlit", "fmha*"),
     "ui": layer("fmha/ui/**/*.py", "streamlit plotly", "fmha*"),

@@ -183,6 +183,11 @@ def assign(**values: Value) -> None:
         book.give(name, _plain(value))
 
 
+def forget(*names: str) -> None:
+    """Put controls back to their defaults, as if nobody had moved them. Call it where `assign` may be called."""
+    _book().forget(names)
+
+
 def notices() -> None:
     """Say once, in one box, what was not taken as asked; then bring the URL up to date. After the last control."""
     book = _book()
@@ -296,6 +301,7 @@ __all__ = [
     "catch_up",
     "causal",
     "choice",
+    "forget",
     "hidden",
     "notices",
     "number",
