@@ -10,14 +10,15 @@ import sys
 from collections.abc import Sequence
 
 from fmha import FmhaError, __version__
-from fmha.cli import bench, kernels, simulate, trace, traffic
+from fmha.cli import bench, export, kernels, simulate, trace, traffic
 from fmha.cli.options import Parser, joined_negatives
 
-COMMANDS = (traffic, simulate, kernels, trace, bench)
+COMMANDS = (traffic, simulate, export, kernels, trace, bench)
 
 _EPILOG = """examples:
   python -m fmha traffic --N 4096 --d 64
   python -m fmha simulate --input sentence --layer 3 --head 1
+  python -m fmha export --format html --N 128 --d 32 --Br 8 --Bc 8 --out run.html
   python -m fmha kernels
   python -m fmha trace --N 256 --d 64
   python -m fmha bench --N 4096 --H 16 --d 64

@@ -1,4 +1,4 @@
-"""From any run to what the player animates: one batch entry, the heads that fit, recorded tiles, naive attention beside."""
+"""From any run to what the player animates: one batch entry, the heads that fit, their tiles, naive attention too."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from fmha.timeline import clock
 MAX_SCORES = 1 << 23
 
 
-def animated(run: Run | Played, *, gpu: Gpu | None = None, sms: int | None = None) -> Played:
+def animated(
+    run: Run | Played, *, inputs: Inputs | None = None, gpu: Gpu | None = None, sms: int | None = None
+) -> Played:
     """What the player shows of `run`; a `Played` is returned as it is.
 
     The first batch entry, and as many heads as can be animated. The run itself is taken where it has all that is needed
     (one batch entry, few enough heads, `record_columns` of 16 or d, times on `sms` SMs), else it is simulated again.
 
     Args:
+        inputs: what `fmha.load` returned for the run, for its title and words.
         gpu: whose share of speed the times follow; the default GPU, as in `simulate`.
         sms: how many SMs share the workers; None: as many as the run used, at most 64.
 
@@ -37,7 +40,8 @@ def animated(run: Run | Played, *, gpu: Gpu | None = None, sms: int | None = Non
     gpu = gpu or GPUS[DEFAULT_GPU]
     if run.order == "naive":
         raise ProblemError(
-            "naive attention has no player of its own: simulate with order q-outer or kv-outer and show that with race=True."
+            "naive attention has no player of its own: simulate with order q-outer or kv-outer and show that with "
+            "race=True."
         )
     used = int(run.events["sm"].max(initial=0)) + 1
     count = min(used, MAX_SMS) if sms is None else check_whole("sms", sms, 1, MAX_SMS, ProblemError)
@@ -50,8 +54,12 @@ def animated(run: Run | Played, *, gpu: Gpu | None = None, sms: int | None = Non
             shown, run.tiling, Q, K, V, run.order, precision=precision, gpu=gpu, sms=count, record_columns=COLUMNS
         )
     naive = clock(emit(shown, run.tiling, "naive"), gpu, shown.dtype, count)
-    inputs = Inputs(np.asarray(run.Q), np.asarray(run.K), np.asarray(run.V), "")
-    return Played(run, naive, inputs, gpu, count, (uses(run.events, shown), uses(naive, shown)))
+    title, tokens, heads = (inputs.title, inputs.tokens, inputs.heads) if inputs else ("", None, None)
+    made = Inputs(
+        np.asarray(run.Q), np.asarray(run.K), np.asarray(run.V), title,
+        tokens if tokens and len(tokens) >= max(shown.Nq, shown.Nk) else None, heads[: shown.H] if heads else None,
+    )  # fmt: skip
+    return Played(run, naive, made, gpu, count, (uses(run.events, shown), uses(naive, shown)))
 
 
 def _shown(run: Run) -> Problem:
@@ -60,7 +68,8 @@ def _shown(run: Run) -> Problem:
     Tr, Tc = tiling.Tr(problem), tiling.Tc(problem)
     if Tr * Tc > MAX_VISITS:
         raise LimitError(
-            f"{Tr} x {Tc} tiles are too many to animate: use at most {MAX_VISITS:,} in all; try larger Br and Bc or a smaller N."
+            f"{Tr} x {Tc} tiles are too many to animate: use at most {MAX_VISITS:,} in all; "
+            "try larger Br and Bc or a smaller N."
         )
     heads = min(heads_that_fit(problem.H, Tr, Tc), max(1, MAX_SCORES // (Tr * Tc * tiling.Br * tiling.Bc)))
     if Tr * Tc * tiling.Br * tiling.Bc > MAX_SCORES:

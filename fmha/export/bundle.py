@@ -54,12 +54,15 @@ def _function(path: Path) -> str:
         raise ValueError(f"{path.name}: this form of import or export is not read: {wrong[0].strip()!r}")
     exports = ", ".join(exported)
     # A closing tag inside a string would end the page's script element.
-    return f'modules["{path.name}"] = (() => {{\n{source}\nreturn {{ {exports} }};\n}})();'.replace("</script", "<\\/script")
+    return f'modules["{path.name}"] = (() => {{\n{source}\nreturn {{ {exports} }};\n}})();'.replace(
+        "</script", "<\\/script"
+    )
 
 
 def _destructured(found: re.Match[str]) -> str:
     names = [part.strip() for part in found["names"].split(",") if part.strip()]
-    return f'const {{ {", ".join(": ".join(name.split(" as ")) for name in names)} }} = modules["{Path(found["file"]).name}"];'
+    parts = ", ".join(": ".join(name.split(" as ")) for name in names)
+    return f'const {{ {parts} }} = modules["{Path(found["file"]).name}"];'
 
 
 __all__ = ["bundle"]

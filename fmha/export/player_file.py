@@ -19,7 +19,7 @@ from fmha.errors import InputError
 from fmha.export.animated import animated
 from fmha.export.bundle import bundle
 from fmha.hardware import Gpu
-from fmha.inputs import INPUTS
+from fmha.inputs import Inputs
 from fmha.player.payload import Scene, build, exact_tile_bytes
 from fmha.player.scene import Played, opening_event
 from fmha.problem import check_whole
@@ -46,6 +46,7 @@ COLOURS = {
 def html(
     run: Run | Played,
     *,
+    inputs: Inputs | None = None,
     gpu: Gpu | None = None,
     sms: int | None = None,
     l2_bytes: float | None = None,
@@ -61,7 +62,7 @@ def html(
     """The player of `run` as the text of one HTML file. It plays, steps and scrubs as in the app, and saves films.
 
     Args:
-        gpu, sms: as for `fmha.export.animated`.
+        inputs, gpu, sms: as for `fmha.export.animated.animated`.
         l2_bytes: what L2 holds; None: the L2 of the GPU.
         race: naive attention beside flash.
         event: row of the event table at which the player opens; None: a moment with something to see.
@@ -74,7 +75,7 @@ def html(
         ProblemError, LimitError: what cannot be animated; see `fmha.export.animated`.
         InputError: no such event.
     """
-    now = animated(run, gpu=gpu, sms=sms)
+    now = animated(run, inputs=inputs, gpu=gpu, sms=sms)
     events = now.run.events
     opened = opening_event(now.run, 0) if event is None else check_whole("event", event, 0, len(events) - 1, InputError)
     what = events[opened]
@@ -117,7 +118,7 @@ def _page(payload: bytes, title: str, setting: str, note: str, theme: str | None
     style = "\n".join([_variables(theme), *(_read(p) for p in (_PLAYER / "player.css", _HERE / "alone.css"))])
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in scripts)
     reach = "connect-src 'self'; " if job else ""
-    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; {reach}img-src data: blob:; media-src blob:"
+    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; {reach}img-src data: blob:"
     packed = _base64(zlib.compress(payload, 9))
     tags = "\n".join(f"<script>{text}</script>" for text in scripts)
     return f"""<!DOCTYPE html>
@@ -167,9 +168,10 @@ def _note(now: Played, have: int) -> str:
         else f"S, P, m, l, alpha and O are here for {have} of {of} Q tiles; of the others this file has pictures only."
     )
     return (
-        f"{numbers} Press ? for the keys, s to save a picture or a film. Times follow a simple cost: bytes and FLOPs of "
-        f"each phase over one SM's share of the {now.gpu.name}, without latency or overlap. They order the picture and "
-        "are no measurement. Requested bytes: what workers load and store beyond their shared memory. Made with FMHA Lab."
+        f"{numbers} Press ? for the keys, s to save a picture or a film. Times follow a simple cost: bytes and FLOPs "
+        f"of each phase over one SM's share of the {now.gpu.name}, without latency or overlap. They order the picture "
+        "and are no measurement. Requested bytes: what workers load and store beyond their shared memory. "
+        "Made with FMHA Lab."
     )
 
 

@@ -44,12 +44,10 @@ def npz(run: Run, title: str = "") -> bytes:
     `phases`, `tensors` and `memories` name what the event table's numbers stand for.
     """
     stream = io.BytesIO()
-    arrays: dict[str, Any] = {name: getattr(run, name) for name in RESULTS}
-    names = {"phases": _NAMES["phase"], "tensors": TENSORS, "memories": MEMORIES}
-    np.savez(
-        stream, about=np.array(json.dumps(about(run, title))), events=run.events,
-        **arrays, **{name: np.array(words) for name, words in names.items()},
-    )  # fmt: skip
+    arrays: Any = {name: getattr(run, name) for name in RESULTS}
+    names: Any = {"phases": _NAMES["phase"], "tensors": TENSORS, "memories": MEMORIES}
+    arrays |= {name: np.array(words) for name, words in names.items()}
+    np.savez(stream, about=np.array(json.dumps(about(run, title))), events=run.events, **arrays)
     return stream.getvalue()
 
 

@@ -43,7 +43,9 @@ def perfetto(run: Run, l2_bytes: float | None = None, title: str = "") -> str:
         raise ProblemError("these events have no times yet: put them through fmha.timeline.clock.")
     t0, t1 = (np.round(events[name] * 1000).astype(np.int64) for name in ("t0", "t1"))
     from_hbm = None if l2_bytes is None else serve(uses(events, run.problem), l2_bytes).from_hbm
-    trace = _names(events) + _blocks(events, t0, t1) + _phases(events, t0, t1, from_hbm) + _counters(events, t1, from_hbm)
+    trace = (
+        _names(events) + _blocks(events, t0, t1) + _phases(events, t0, t1, from_hbm) + _counters(events, t1, from_hbm)
+    )
     return json.dumps(
         {"traceEvents": trace, "displayTimeUnit": "ns", "otherData": about(run, title)}, separators=(",", ":")
     )
@@ -116,7 +118,9 @@ def _counters(
         moments, where = np.unique(t1[rows], return_inverse=True)
         sums = np.cumsum(np.bincount(where, events["nbytes"][rows], len(moments))).astype(np.int64)
         points = [(0, 0), *zip(moments.tolist(), sums.tolist(), strict=True)]
-        out += [{"ph": "C", "name": name, "pid": METERS, "tid": 0, "ts": _us(t), "args": {"bytes": n}} for t, n in points]
+        out += [
+            {"ph": "C", "name": name, "pid": METERS, "tid": 0, "ts": _us(t), "args": {"bytes": n}} for t, n in points
+        ]
     return out
 
 
