@@ -129,8 +129,8 @@ def _from_file(options: argparse.Namespace) -> tuple[Problem, Inputs]:
     dtype = "fp16" if held.Q.dtype == np.float16 else "fp32"
     options.N = None
     problem = problem_from(options, **shape, dtype=dtype, lens_k=held.lens_k, left_pad=held.left_pad)
-    arrays: Any = (held.Q, held.K, held.V)
-    return problem, Inputs(*arrays, Path(options.file).name)
+    Q, K, V = (np.asarray(array, np.float64) for array in (held.Q, held.K, held.V))
+    return problem, Inputs(Q, K, V, Path(options.file).name)
 
 
 def _check_json_size(problem: Problem, tiling: Tiling, order: str) -> None:

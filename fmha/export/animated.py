@@ -29,7 +29,7 @@ def animated(
     Args:
         inputs: what `fmha.load` returned for the run, for its title and words.
         gpu: whose share of speed the times follow; the default GPU, as in `simulate`.
-        sms: how many SMs share the workers; None: as many as the run used, at most 64.
+        sms: how many SMs share the workers; None: as many as the run used and its workers need, at most 64.
 
     Raises:
         ProblemError: a run of naive attention, which has no player of its own, or sms is not 1 to 64.
@@ -43,11 +43,12 @@ def animated(
             "naive attention has no player of its own: simulate with order q-outer or kv-outer and show that with "
             "race=True."
         )
-    used = int(run.events["sm"].max(initial=0)) + 1
-    count = min(used, MAX_SMS) if sms is None else check_whole("sms", sms, 1, MAX_SMS, ProblemError)
     shown = _shown(run)
+    used = int(run.events["sm"].max(initial=0)) + 1
+    workers = shown.H * (1 if run.order == "kv-outer" else run.tiling.Tr(shown))
+    count = min(used, MAX_SMS, workers) if sms is None else check_whole("sms", sms, 1, MAX_SMS, ProblemError)
     has_tiles = run.tiles is not None and run.tiles.O.shape[-1] >= min(COLUMNS, shown.d)
-    if shown != run.problem or not has_tiles or used > count or sms not in (None, used):
+    if shown != run.problem or not has_tiles or used != min(count, workers):
         Q, K, V = run.Q[:1, : shown.H], run.K[:1, : shown.Hk], run.V[:1, : shown.Hk]
         precision = "dtype" if run.precision == "dtype" else "float64"
         run = simulate(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fmha.player.scene import Played
     from fmha.simulation import Run
 
-HEIGHT = 800  # pixels; the player at the width of a notebook's cell, its buttons and its notes
+HEIGHT = 860  # pixels; the player at the width of a notebook's cell, its buttons and its notes
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Shown:
     @property
     def frame(self) -> str:
         """The page in an <iframe>: its scripts run apart from the notebook's, and may save files."""
-        return (
-            f'<iframe title="FlashAttention player" sandbox="allow-scripts allow-downloads" allow="fullscreen" '
-            f'style="width: 100%; height: {self.height}px; border: 0" srcdoc="{markup.escape(self.page)}"></iframe>'
-        )
+        rights = 'sandbox="allow-scripts allow-downloads allow-forms" allow="fullscreen"'
+        style = f"width: 100%; height: {self.height}px; border: 0"
+        page = markup.escape(self.page)
+        return f'<iframe title="FlashAttention player" {rights} style="{style}" srcdoc="{page}"></iframe>'
 
     def _repr_html_(self) -> str:
         return self.frame

@@ -36,13 +36,10 @@ def snippet(
         l2_bytes, race, event, row, col: as for `fmha.export.html`.
     """
     source = INPUTS[input_name]
-    cut = (
-        {"seed": seed}
-        if source.N is None
-        else {"layer": layer, "head": head}
-        if input_name == "sentence"
-        else {"head": head}
-    )
+    if source.N is None:
+        cut = {"seed": seed}
+    else:
+        cut = {"layer": layer, "head": head} if input_name == "sentence" else {"head": head}
     inputs = "".join(f", {name}={value!r}" for name, value in cut.items())
     look = {
         "inputs": "inputs",

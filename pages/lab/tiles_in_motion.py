@@ -20,6 +20,7 @@ from fmha.served import Served
 from fmha.simulation import Run
 from fmha.trace import follow
 from fmha.ui import charts, controls
+from fmha.ui.export_box import Parcel, export_box
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_ratio, format_time_us
@@ -197,8 +198,16 @@ def show(arguments: tuple[Any, ...], race: bool, l2_kib: int, rows: str) -> None
     if said:
         st.caption(plain(said))
     player(blob, key=KEY)
+    problem, tiling, order, name, sms, seed, layer, head, gpu, by = arguments
+    parcel = Parcel(
+        problem, tiling, order, name, sms, seed, layer, head, gpu, None if by == MODEL else by, l2_kib * KIB, race,
+        event, int(at["row"]), int(at["col"]),
+    )  # fmt: skip
+    home = st.container()
     below(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)
     controls.update_url()
+    with home:  # last: it shows the address
+        export_box(parcel, lambda: now)
 
 
 def below(now: scene.Played, served: Served, event: int, row: int, wanted: str) -> None:
