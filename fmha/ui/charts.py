@@ -68,7 +68,8 @@ def pack(fig: go.Figure, alt: str, height: int, picks: bool = False) -> bytes:
 
 def _html() -> str:
     return (
-        f'<div class="fmha-chart" role="img" aria-label="A chart, about to be drawn" data-plotly="{html.escape(_library_url())}" '
+        '<div class="fmha-chart" role="img" aria-label="A chart, about to be drawn" '
+        f'data-plotly="{html.escape(_library_url())}" '
         f'data-swaps="{html.escape(json.dumps(theme.swaps()))}"></div>{_MENU}'
     )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import streamlit as st
 
 from fmha.errors import FmhaError
-from fmha.ui import words_marks
+from fmha.ui import assets, words_marks
 
 # Less air above the title, and on a phone less at the sides.
 _STYLE = (
@@ -20,7 +21,9 @@ h2 { font-size: 1.5rem !important; }
   h1 { font-size: 1.8rem !important; }
 }
 .katex-display > .katex { white-space: normal !important; }  /* a long formula breaks at its signs */
-[data-testid="stSidebar"][aria-expanded="false"] { visibility: hidden; }  /* out of sight, so out of the Tab order */
+/* On a phone the menu, while it is folded away, is out of the Tab order too. */
+[data-testid="stApp"]:has([data-testid="stExpandSidebarButton"]) [data-testid="stSidebar"] { visibility: hidden; }
+.st-key-fmha-scrollers { position: absolute; }
 @media (prefers-reduced-motion: reduce) {
   *, *::before, *::after { transition-duration: 0s !important; animation-duration: 0.01ms !important; }
 }
@@ -37,6 +40,11 @@ def page(title: str, idea: str) -> None:
     st.html(_STYLE)
     st.title(title, anchor=False)
     prose(idea)
+    mount = assets.component(
+        "scrollers", Path(__file__).resolve().parent / "frontend", html="<i hidden></i>", js="scrollers.mjs",
+        isolate_styles=False,
+    )  # fmt: skip
+    mount(key="fmha-scrollers")
 
 
 def prose(text: str) -> None:

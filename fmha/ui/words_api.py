@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fmha.apidoc import Item, Module, markdown
+from fmha.ui.page import plain
 
 KINDS = {"class": "class", "function": "function", "constant": "value"}
 
@@ -21,7 +22,7 @@ def show_item(item: Item, *, full: bool = False) -> None:
             st.markdown(markdown(item.doc))
         for member in item.members:
             st.markdown(f"`{one_line(member.signature)}`  \n{markdown(member.doc)}")
-        st.caption(f"{KINDS[item.kind]} · import from `{item.module}` · line {item.line}")
+        st.caption(f"{KINDS[item.kind]} · import from {plain(item.module)} · line {item.line}")
 
 
 def one_line(signature: str) -> str:

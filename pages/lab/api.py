@@ -37,7 +37,7 @@ else:
     module = known[name]
     st.header(name, anchor=False)
     st.markdown(markdown(module.doc))
-    st.caption(f"`{module.file}` · {len(module.items)} public names")
+    st.caption(f"{plain(module.file)} · {len(module.items)} public names")
     for item in module.items:
         show_item(item)
     below = [other for other in known.values() if other.name.startswith(f"{name}.") and name != API]

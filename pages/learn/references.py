@@ -86,7 +86,7 @@ for heading, entries in GROUPS.items():
 machines()
 recorded()
 found = {preset.name: preset.source for causal in (False, True) for preset in presets(64, causal, GPUS["H200"])}
-st.caption("Tile sizes of others are read from: " + "; ".join(f"{k}, `{v}`" for k, v in found.items()) + ".")
+st.caption("Tile sizes of others are read from: " + "; ".join(f"{k}, {plain(v)}" for k, v in found.items()) + ".")
 try_this(
     [
         "Open the claims below *FlashAttention* and look on *Paper check* for the two that are not reproduced. What is "
