@@ -96,20 +96,21 @@ def html(
 
 
 def _longest_within(page: Callable[[int], str], tiles: int, most_bytes: int, run: Run) -> str:
-    """`page(n)` for the largest n, 1 to `tiles`, found whose text is not longer than `most_bytes`; else `page(1)`."""
-    # Packed numbers take no more than base64 of all their bytes, so nearly all files are done at the first try.
-    least = max(1, most_bytes // exact_tile_bytes(run) // 2)
-    best = page(min(tiles, least))
-    low, high = min(tiles, least), tiles
-    if len(best) > most_bytes:
-        best, low, high = page(1), 1, low - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        text = page(middle)
-        if len(text) <= most_bytes:
-            best, low = text, middle
-        else:
-            high = middle - 1
+    """`page(n)` with n, 1 to `tiles`, nearly as large as it can be for a text of `most_bytes`; at least `page(1)`."""
+    each = exact_tile_bytes(run) * 4 / 3  # of text, if packing saved nothing
+    n = min(tiles, max(1, int(most_bytes / each / 1.5)))
+    best = page(n)
+    if len(best) > most_bytes and n > 1:
+        n, best = 1, page(1)
+    for _ in range(3):
+        more = min(tiles, n + int((most_bytes - len(best)) / each))
+        if more <= n:
+            break
+        text = page(more)
+        if len(text) > most_bytes:
+            break
+        each = 1.02 * (len(text) - len(best)) / (more - n)
+        n, best = more, text
     return best
 
 
@@ -119,7 +120,7 @@ def _page(payload: bytes, title: str, setting: str, note: str, theme: str | None
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in scripts)
     reach = "connect-src 'self'; " if job else ""
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; {reach}img-src data: blob:"
-    packed = _base64(zlib.compress(payload, 9))
+    packed = _base64(zlib.compress(payload))
     tags = "\n".join(f"<script>{text}</script>" for text in scripts)
     return f"""<!DOCTYPE html>
 <html lang="en"{f' class="{theme}"' if theme else ""}>
