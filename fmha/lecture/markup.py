@@ -11,7 +11,7 @@ import re
 from fmha.lecture.errors import DeckError, shown
 
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$\$.*?\$\$|\$[^$\n]+\$", re.DOTALL)
-_TAG = re.compile(r"<\s*[A-Za-z/!?][^\n]{0,60}")
+_TAG = re.compile(r"<[A-Za-z/!?][^\n]{0,60}")
 _IMAGE = re.compile(r"!\[")
 _TARGET = re.compile(r"\]\s*(?:\(|:)\s*<?\s*([^\s)>]*)")
 _BARE = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://\S*")

@@ -91,7 +91,7 @@ def _words(s: dict[str, Any], key: str) -> None:
     tokens, P, word, _ = _sentence(s)
     st.html(f'<div style="font-size: 1.25em">{weighted_words(tokens, P[word], word)}</div>')
     names = [f"{n}: {token}" for n, token in enumerate(tokens)]
-    _map(s, key, height=440)
+    _map(s, key, height=400)
     st.caption(f"Layer {s['layer']}, head {s['head']} of all-MiniLM-L6-v2; words: {', '.join(names)}.")
 
 
@@ -136,7 +136,7 @@ def _memory(s: dict[str, Any], key: str) -> None:
     here = {order: held_bytes(problem, order) for order in held}
     st.markdown(
         f"At **N = {problem.Nq:,}** naive attention holds **{format_bytes(here['naive'])}**, flash "
-        f"**{format_bytes(here['q-outer'])}**. A {gpu.name} is full at N = {naive_n:,}, with flash at {flash_n:,}."
+        f"**{format_bytes(here['q-outer'])}**. One {gpu.name} is full at N = {naive_n:,}, with flash at {flash_n:,}."
     )
     charts.show(
         memory_vs_n(LENGTHS, held, {g.key: g.hbm_bytes for g in GPUS.values()}, gpu.key, naive_n, height=500),

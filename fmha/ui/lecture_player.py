@@ -17,6 +17,7 @@ from fmha.player.component import player
 from fmha.player.payload import Scene, build, schedule_digest
 from fmha.problem import Problem, Tiling
 from fmha.simulation import Run
+from fmha.ui.page import explained_errors
 
 Moment = tuple[int, int, int, int]  # row of the event table, SM, row and column of the tile
 
@@ -77,15 +78,18 @@ def draw(settings: Settings, key: str, gpu: str) -> None:
 
 @st.fragment
 def _mount(arguments: tuple[Any, ...], race: bool, moment: dict[str, Any], key: str) -> None:
-    now = _played(*arguments)
-    run = now.run
-    stands = prepared(run, moment)
+    with explained_errors():
+        now = _played(*arguments)
+        run = now.run
+        stands = prepared(run, moment)
     start = None if stands is None else (stands[0], stands[2], stands[3], False)
     at = _chosen(key, run, now.sms)
     event, sm = at if at is not None else (stands[0], stands[1]) if stands is not None else (0, 0)
     row = run.events[event]
     tile = (int(row["h"]), int(row["i"])) if row["i"] >= 0 and row["sm"] == sm else None
-    player(_payload((arguments, race), now, sm, tile, race, start), key=key)
+    with explained_errors():
+        blob = _payload((arguments, race), now, sm, tile, race, start)
+    player(blob, key=key)
 
 
 def _chosen(key: str, run: Run, sms: int) -> tuple[int, int] | None:
