@@ -1,6 +1,7 @@
 // Animated GIF (89a): a palette for all frames, only the changed rectangle of a frame, LZW. Pure: bytes in, bytes out.
 
 const CLEAR_INDEX = 255; // the colour number that leaves a pixel as it was
+const FREQUENT = 96, MOST_WEIGHED = 40000; // colours that are taken as they are; that may be taken at all
 
 /**
  * The palette for pictures such as these (Uint32Arrays of 0xAABBGGRR): up to 255 of their colours, the frequent ones
@@ -10,7 +11,7 @@ export function palette(samples) {
   const count = new Map();
   for (const pixels of samples) for (const c of pixels) count.set(c & 0xffffff, (count.get(c & 0xffffff) ?? 0) + 1);
   const colors = [...count].sort((x, y) => y[1] - x[1] || x[0] - y[0]).map(([c]) => c);
-  const taken = colors.slice(0, 96), rest = new Set(colors.slice(96, 40000));
+  const taken = colors.slice(0, colors.length > CLEAR_INDEX ? FREQUENT : CLEAR_INDEX), rest = new Set(colors.slice(taken.length, MOST_WEIGHED));
   for (let apart = 40; apart >= 4 && taken.length < CLEAR_INDEX; apart /= 2) {
     for (const c of rest) {
       if (taken.length === CLEAR_INDEX) break;
