@@ -85,6 +85,13 @@ export async function gifOf(studio, times, fps, { signal, progress } = {}) {
   return new Blob([gif.bytes()], { type: "image/gif" });
 }
 
+/** After a picture has been taken: that happens some time after the page is drawn next, which a hidden page never is. */
+async function filmed() {
+  const drawn = new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+  await Promise.race([drawn, pause(null, 500)]);
+  await pause(null, 120);
+}
+
 const VIDEO = {
   webm: ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm"],
   mp4: ["video/mp4;codecs=avc1.640028", "video/mp4;codecs=avc1.42E01F", "video/mp4;codecs=vp09.00.10.08", "video/mp4"],
@@ -121,11 +128,11 @@ export async function videoOf(studio, times, fps, { kind = "webm", signal, progr
       if (k + 1 < times.length) await Promise.race([pause(signal, begin + (1000 * Math.min(next, times.length - 1)) / fps - performance.now()), failed]);
       k = k + 1 < times.length ? Math.min(next, times.length - 1) : times.length;
     }
-    await pause(signal, (1000 * STILL_SECONDS) / 2);
-    shot(last);
-    await pause(signal, (1000 * STILL_SECONDS) / 2);
-    shot(last); // a recorder may keep a picture only when the next one comes
-    await pause(signal, 100);
+    for (let k = 0; k < 2; k++) { // a recorder may keep a picture only when the next one comes
+      await pause(signal, (1000 * STILL_SECONDS) / 2);
+      shot(last);
+      await filmed();
+    }
     recorder.stop();
     await Promise.race([stopped, failed]);
   } finally {
