@@ -48,7 +48,7 @@ def number(x: float) -> str:
         return r"\infty" if x > 0 else r"-\infty"
     if math.isnan(x):
         return r"\text{NaN}"
-    return f"{x:.4f}" if abs(x) < 1e5 else f"{x:.4g}"
+    return f"{x:.4f}" if abs(x) < 1e5 else f"{x:,.0f}".replace(",", "{,}")
 
 
 def _bracket(x: float) -> str:
@@ -194,11 +194,12 @@ def compulsory(problem: Problem) -> Formula:
 
 def limit_ratio(problem: Problem, tiling: Tiling) -> Formula:
     """Where naive bytes / q-outer bytes tends to when N grows, without a mask."""
+    whole, rest = divmod(2 * tiling.Br, problem.d)
     return Formula(
         "Naive bytes / q-outer bytes, for long N",
         r"\frac{4 N^2}{2 T_r N d} \to \frac{2 B_r}{d}",
         rf"\frac{{2 \cdot {number(tiling.Br)}}}{{{problem.d}}}",
-        2 * tiling.Br / problem.d,
+        2 * tiling.Br / problem.d if rest else whole,
         note="The N x N matrices against K and V, read once for each Q tile.",
     )
 

@@ -12,6 +12,7 @@ import pytest
 
 import fmha
 from fmha import FmhaError, apidoc, glossary, references
+from fmha.cli import main
 from fmha.errors import FmhaError as Base
 from fmha.events import MEMORIES, PHASES, TENSORS
 from fmha.figures import theme
@@ -222,3 +223,28 @@ def test_docstrings_become_markdown() -> None:
     assert "```text\n    code [x]\n```" in text
     assert r"- `k` \<b\>" in text
     assert issubclass(FmhaError, Base)
+
+
+# --- on the command line --------------------------------------------------------------------------------------------
+
+
+def test_words_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["words", "M"]) == 0
+    assert "elements, not bytes" in capsys.readouterr().out
+    assert main(["words", "natural", "logarithm"]) == 0
+    assert capsys.readouterr().out.count("LSE") >= 1
+    assert main(["words"]) == 0
+    everything = capsys.readouterr().out
+    assert all(f"\n{term.name}" in everything for term in glossary.TERMS)
+    assert main(["words", "zzz"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_help_says_where_to_begin_and_its_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    first = capsys.readouterr().out.split("begin here:")[1].split("more examples:")[0]
+    examples = [line.split("  ")[1].split()[3:] for line in first.splitlines() if "python -m fmha" in line]
+    assert len(examples) == 3
+    for example in examples:
+        assert main(example) == 0
