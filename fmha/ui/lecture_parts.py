@@ -35,6 +35,7 @@ class Sitting:
     deck: str = ""
     step: int = 0
     revealed: bool = False
+    after: dict[str, Value] | None = None  # the settings after a question's change, once it is revealed
     guess: int | None = None  # what was chosen before the reveal; forgotten with the step
     told: int = 0  # the last message of the browser's presenter
     visit: str = field(default_factory=lambda: f"{random.getrandbits(48):x}")
@@ -119,8 +120,8 @@ def _control(name: str, setting: Setting, default: Any) -> Value:
 # --- question ---------------------------------------------------------------------------------------------------------
 
 
-def ask(question: Question, settings: dict[str, Value], picture: Picture) -> tuple[dict[str, Value], str]:
-    """Ask, and after the reveal answer. Returns the settings to draw the picture with, and the answer in words."""
+def ask(question: Question, settings: dict[str, Value], picture: Picture) -> str:
+    """Ask, and after the reveal answer. Returns the answer in words, for the speaker."""
     now = sitting()
     st.header("Predict", anchor=False)
     st.markdown(question.ask)
@@ -128,7 +129,7 @@ def ask(question: Question, settings: dict[str, Value], picture: Picture) -> tup
         found = answer(question, resolved(settings), picture.settings)
     except FmhaError as wrong:
         st.info(plain(_sentence(wrong)))
-        return settings, ""
+        return ""
     if not now.revealed:
         labels = [f"**{LETTERS[n]}** {plain(choice.label)}" for n, choice in enumerate(question.choices)]
         st.radio(
@@ -136,19 +137,27 @@ def ask(question: Question, settings: dict[str, Value], picture: Picture) -> tup
             label_visibility="collapsed",
         )  # fmt: skip
         st.button("Reveal", on_click=go_to, args=(now.step, True), key="lecture-reveal", type="primary")
-        return settings, _in_words(question, found)
+        return _in_words(question, found)
     guess = now.guess
     _reveal(question, found, guess)
-    if not question.changes:
-        return settings, _in_words(question, found)
-    after = changed(question, settings, picture.settings)
+    if question.changes:
+        now.after = changed(question, settings, picture.settings)
+    return _in_words(question, found)
+
+
+def picture_shows(question: Question | None, settings: dict[str, Value]) -> dict[str, Value]:
+    """Above a picture whose question is answered: before or after the change. Returns the settings to draw it with."""
+    now = sitting()
+    if question is None or now.after is None:
+        return settings
+    after = now.after
     what = ", ".join(f"{c.name} = {after[c.name]}" for c in question.changes)
     which = st.segmented_control(
-        "The picture shows", ["before", "after"], default="after", required=True,
+        "The picture shows", ["before", "after"], default="after", required=True, label_visibility="collapsed",
         key=f"lecture-shown-{now.deck}-{now.step}",
         format_func=lambda which: f"after: {what}" if which == "after" else which,
     )  # fmt: skip
-    return (after if which == "after" else settings), _in_words(question, found)
+    return after if which == "after" else settings
 
 
 def _reveal(question: Question, found: Answer, guess: int | None) -> None:
@@ -242,4 +251,16 @@ def own_deck() -> None:
     )  # fmt: skip
 
 
-__all__ = ["LIVE_NAMES", "PRESENTER", "arrive", "ask", "choose_deck", "go_to", "live", "moved", "own_deck", "sitting"]
+__all__ = [
+    "LIVE_NAMES",
+    "PRESENTER",
+    "arrive",
+    "ask",
+    "choose_deck",
+    "go_to",
+    "live",
+    "moved",
+    "own_deck",
+    "picture_shows",
+    "sitting",
+]

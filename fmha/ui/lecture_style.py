@@ -6,7 +6,7 @@ from __future__ import annotations
 _LECTURE = """
 h1 { font-size: 0.95rem !important; font-weight: 600 !important; padding: 0 !important; opacity: 0.85; }
 .st-key-lecture-idea { flex-flow: row wrap; align-items: baseline; column-gap: 1.5rem; row-gap: 0;
-  margin-bottom: -0.4rem; }
+  margin-bottom: -0.2rem; }
 .st-key-lecture-idea > * { width: auto !important; }
 .st-key-lecture-idea p { font-size: 0.95rem; opacity: 0.85; margin: 0; }
 .st-key-lecture-step { row-gap: 0.95rem; }
@@ -34,18 +34,23 @@ _STACKED = """
 """
 
 # Made for a window of about 1280 x 780; the presenter sets --fmha-zoom to what the window allows. Text is
-# black on white, or white on nearly black.
+# black on white, or white on nearly black. Charts show no tooltips: Plotly looks for the pointer where it would be
+# without the zoom.
 _PRESENT = """
 [data-testid=stApp] { zoom: var(--fmha-zoom, 1); width: calc(100vw / var(--fmha-zoom, 1));
   height: calc(100vh / var(--fmha-zoom, 1)); }
+[data-testid=stAppViewContainer], :has(> [data-testid=stMain]), [data-testid=stMain] {
+  height: 100% !important; max-height: none !important;
+}
+.fmha-chart { pointer-events: none; }
 [data-testid=stHeader], [data-testid=stToolbar], .st-key-lecture-idea [data-testid=stMarkdown],
 .st-key-lecture-more, .st-key-lecture-link,
 .st-key-lecture-step [data-testid=stCaptionContainer] { display: none !important; }
 [data-testid=stMainBlockContainer] { padding: 0.8rem 1.8rem 2.4rem !important; max-width: none; }
 .st-key-lecture-step h2 { font-size: 2.3rem !important; }
-.st-key-lecture-text [data-testid=stMarkdownContainer] p { font-size: 1.35rem; line-height: 1.42; }
-.st-key-lecture-do [data-testid=stMarkdownContainer] p { font-size: 1.2rem; }
-.st-key-lecture-ask [data-testid=stMarkdownContainer] p, .st-key-lecture-ask label p { font-size: 1.2rem; }
+.st-key-lecture-text [data-testid=stMarkdownContainer] p { font-size: 1.28rem; line-height: 1.4; }
+.st-key-lecture-do [data-testid=stMarkdownContainer] p { font-size: 1.13rem; line-height: 1.35; }
+.st-key-lecture-ask [data-testid=stMarkdownContainer] p, .st-key-lecture-ask label p { font-size: 1.13rem; line-height: 1.35; }
 .st-key-lecture-do h2, .st-key-lecture-ask h2 { font-size: 1.05rem !important; }
 .st-key-lecture-step h2, .st-key-lecture-text :is(p, li), .st-key-lecture-do :is(p, li),
 .st-key-lecture-ask :is(p, li):not(button *) { color: light-dark(#000, #fff); }

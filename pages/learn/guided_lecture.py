@@ -29,7 +29,7 @@ def text_of(step: Step) -> tuple[dict[str, Value], str]:
     settings, said = lecture_parts.live(step), ""
     if step.question is not None:
         with st.container(border=True, key="lecture-ask"):
-            settings, said = lecture_parts.ask(step.question, settings, step.picture)
+            said = lecture_parts.ask(step.question, settings, step.picture)
     if step.do and (step.question is None or sitting().revealed):  # first the prediction, then the thing to do
         with st.container(border=True, key="lecture-do"):
             st.header("Try this", anchor=False)
@@ -52,6 +52,7 @@ def more_of(step: Step, settings: dict[str, Value]) -> None:
 def show(deck: Deck, number: int, speaker: bool, present: bool) -> None:
     """One step, or its notes."""
     step, now = deck.steps[number - 1], sitting()
+    now.after = None
     bar = {
         "step": number, "count": len(deck.steps), "revealed": now.revealed, "present": present, "notes": speaker,
         "questions": [n for n, s in enumerate(deck.steps, 1) if s.question is not None],
@@ -68,6 +69,7 @@ def show(deck: Deck, number: int, speaker: bool, present: bool) -> None:
             settings, bar["answer"] = text_of(step)
     presenter(bar, key=PRESENTER, on_move=lecture_parts.moved)  # before the picture: keys work while it is made
     with right, explained_errors():
+        settings = lecture_parts.picture_shows(step.question, settings)
         draw(step.picture, settings, f"lecture-{now.deck}-{number}")
         more_of(step, settings)
 

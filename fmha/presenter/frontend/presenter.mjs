@@ -6,7 +6,7 @@
 import { Course, clock, keyName, zoomFor } from "./course.mjs";
 import { Laser } from "./laser.mjs";
 
-const CHANNEL = "fmha-lecture", START_PLAYING_MS = 8000;
+const CHANNEL = "fmha-lecture", START_PLAYING_MS = 8000, AGAIN_MS = 5000;
 
 /** Names this window of the lecture, so that a speaker's window follows the one that opened it. */
 function ownName() {
@@ -37,12 +37,14 @@ class Presenter {
     this.component = component;
     const first = !this.data, before = this.data?.step;
     this.data = JSON.parse(new TextDecoder().decode(component.data));
-    const current = this.course.hear(this.data);
+    const session = this.course.session, current = this.course.hear(this.data);
     if (current && (first || before !== this.data.step)) this.arrived(first);
     this.show();
     if (this.isSpeaker) {
       if (first) this.say({ hello: true });
     } else if (current) this.tellSpeaker();
+    // After a lost connection the first key only wakes a new session, which does not know it yet: it counts now.
+    if (session !== null && session !== this.course.session && performance.now() - this.pressed?.at < AGAIN_MS) this.act(this.pressed.name);
   }
 
   /** A new step is on the page: to its top, and what should move begins to. */
@@ -68,8 +70,13 @@ class Presenter {
     else if (name === "notes") this.root.querySelector("a[data-do=notes]").click();
     else if (name === "zero") this.began = Date.now();
     else if (this.isSpeaker && this.linked) this.say({ move: name });
-    else if (this.course.act(name)) this.component.setStateValue("at", { ...this.course.place(), told: this.course.told });
+    else this.move(name);
     this.show();
+  }
+
+  move(name) {
+    this.pressed = { name, at: performance.now() };
+    if (this.course.act(name)) this.component.setStateValue("at", { ...this.course.place(), told: this.course.told });
   }
 
   async toggleFullscreen() {
@@ -187,6 +194,7 @@ export default function (component) {
   if (!presenter || presenter.isDead) {
     presenter = new Presenter(parentElement);
     presenters.set(parentElement, presenter);
+    window.__fmhaPresenter = presenter; // for tests
   }
   const generation = ++presenter.generation;
   presenter.update(component);
