@@ -62,7 +62,7 @@ PALETTE: dict[Mode, dict[str, str]] = {
         "q-outer": "#b0830f",
         "kv-outer": "#0f9aa6",
         "skip": "#878d97",
-        "ok": "#22915a",
+        "ok": "#22915e",
         "warn": "#cf4327",
     },
     "dark": {
@@ -82,7 +82,7 @@ PALETTE: dict[Mode, dict[str, str]] = {
         "q-outer": "#e6b94f",
         "kv-outer": "#2fe0ea",
         "skip": "#7b8390",
-        "ok": "#55c78d",
+        "ok": "#55cb95",
         "warn": "#ff7a5c",
     },
 }

@@ -184,7 +184,7 @@ def preset_buttons(found: Sequence[Preset]) -> None:
             f"{preset.name}: {preset.Br} x {preset.Bc}", key=f"preset-{preset.design}", on_click=controls.assign,
             kwargs={"design": preset.design, "mBr": preset.Br, "mBc": preset.Bc},
         )  # fmt: skip
-    st.caption("Sources: " + "; ".join(f"{preset.name}, `{preset.source}`" for preset in found) + ".")
+    st.caption("Sources: " + "; ".join(f"{preset.name}, {plain(preset.source)}" for preset in found) + ".")
 
 
 def rules(drawn: TileMap) -> None:
