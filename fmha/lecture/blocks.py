@@ -7,7 +7,8 @@
     ---
     What the audience reads.
 
-Nothing is evaluated: a value is the text that stands there. Each keeps its line for the sentence about a mistake.
+Two blanks and a # begin a remark. Nothing is evaluated: a value is the text that stands there. Each keeps its line for
+the sentence about a mistake.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from fmha.lecture.errors import DeckError, shown
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]{0,30})[ \t]*:(?:[ \t]+(?P<value>.*))?")
+_REMARK = re.compile(r"(^|\s\s+)#.*$")
 _RULE = "---"
 
 
@@ -69,8 +71,9 @@ def blocks(text: str) -> list[Block]:
 def _fields(lines: list[str], first: int) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     name = ""
-    for number, line in enumerate(lines, first):
-        if not line.strip() or line.lstrip().startswith("#"):
+    for number, whole in enumerate(lines, first):
+        line = _REMARK.sub("", whole)
+        if not line.strip():
             continue
         if line[0] in " \t" and name:
             before = fields[name]

@@ -54,6 +54,17 @@ def test_line_ends_and_byte_order_marks_do_not_matter() -> None:
     assert read_deck(decode(b"\xef\xbb\xbf" + SMALL.replace("\n", "\r\n").encode())) == read_deck(SMALL)
 
 
+def test_remarks_are_left_out() -> None:
+    deck = read_deck(SMALL.replace("N: 32", "# a line\n  # one more\nN: 32  # tokens").replace('"One"', "One # two"))
+    assert deck.steps[0].settings["N"] == 32 and deck.steps[0].title == "One # two"
+
+
+def test_the_example_in_the_readme_is_a_deck() -> None:
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    deck = read_deck(text.split("```markdown\n")[1].split("```")[0])
+    assert deck.steps[0].live == ("Br", "N") and deck.steps[0].question is not None
+
+
 def line_of(text: str) -> tuple[int, str]:
     with pytest.raises(DeckError) as caught:
         read_deck(text)
