@@ -35,7 +35,7 @@ CELLS: tuple[tuple[str, str], ...] = (
     ),
     (
         "code",
-        "for name in ('m', 'l', 'alpha'):\n"
+        'for name in ("m", "l", "alpha"):\n'
         '    print(f"{name:>6}", *(f"{value:7.3f}" for value in getattr(run, name)[0, 0, -1]))',
     ),
     ("markdown", "Requested bytes for the three loop orders, and what naive attention needs for each byte of flash."),

@@ -63,7 +63,9 @@ TABLE: dict[str, Layer] = {
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
     "figures": layer("fmha/figures/**/*.py", "numpy plotly", "fmha fmha.figures* " + ALL_CORE),
     "chart": layer("fmha/chart/**/*.py", "", ""),
-    "lecture": layer("fmha/lecture/**/*.py", "numpy", "fmha fmha.lecture* fmha.player.scene fmha.ui.parameters " + ALL_CORE),
+    "lecture": layer(
+        "fmha/lecture/**/*.py", "numpy", "fmha fmha.lecture* fmha.player.scene fmha.ui.parameters " + ALL_CORE
+    ),
     "presenter": layer("fmha/presenter/**/*.py", "", "fmha.ui.assets"),
     "player payload": layer("fmha/player/**/*.py", "numpy", "fmha fmha.figures.theme fmha.player* " + ALL_CORE),
     "export": layer("fmha/export/**/*.py", "numpy", "fmha fmha.export* fmha.player* " + ALL_CORE, lazy="pyarrow"),
