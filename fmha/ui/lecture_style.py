@@ -50,7 +50,9 @@ _PRESENT = """
 .st-key-lecture-step h2 { font-size: 2.3rem !important; }
 .st-key-lecture-text [data-testid=stMarkdownContainer] p { font-size: 1.28rem; line-height: 1.4; }
 .st-key-lecture-do [data-testid=stMarkdownContainer] p { font-size: 1.13rem; line-height: 1.35; }
-.st-key-lecture-ask [data-testid=stMarkdownContainer] p, .st-key-lecture-ask label p { font-size: 1.13rem; line-height: 1.35; }
+.st-key-lecture-ask [data-testid=stMarkdownContainer] p, .st-key-lecture-ask label p {
+  font-size: 1.13rem; line-height: 1.35;
+}
 .st-key-lecture-do h2, .st-key-lecture-ask h2 { font-size: 1.05rem !important; }
 .st-key-lecture-step h2, .st-key-lecture-text :is(p, li), .st-key-lecture-do :is(p, li),
 .st-key-lecture-ask :is(p, li):not(button *) { color: light-dark(#000, #fff); }
