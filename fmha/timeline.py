@@ -13,6 +13,7 @@ more, the next tiles are loaded while it computes, as far ahead as there are buf
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,7 @@ def clock(
     blocks_per_sm: int = 1,
     stages: int = 1,
     from_dram: Mapping[str, float] | None = None,
+    copy: bool = True,
 ) -> NDArray[np.void]:
     """The same events with `t0`, `t1` (microseconds) and `sm` filled in, on `sms` SMs (all of the GPU's if None).
 
@@ -75,6 +77,7 @@ def clock(
         blocks_per_sm: blocks that an SM holds at once; they share its speed, so each takes as many times longer.
         stages: buffers for K/V tiles. The load of a visit waits for the visit that used its buffer before.
         from_dram: as for `event_cost_us`.
+        copy: False: `events` are given away, and a table of a hundred megabytes is not held twice.
 
     Raises:
         ProblemError: an unknown block order, or `sms`, `blocks_per_sm`, `stages` is not a whole number from 1 to
@@ -84,7 +87,7 @@ def clock(
     resident = check_whole("blocks_per_sm", blocks_per_sm, 1, MAX_BLOCKS_PER_SM, ProblemError)
     ahead = check_whole("stages", stages, 1, MAX_STAGES, ProblemError)
     order = check_block_order(block_order)
-    out = _reversed(events) if order == "reversed K/V" else events.copy()
+    out = _reversed(events) if order == "reversed K/V" else events.copy() if copy else events
     if not len(out):
         return out
     new_block = _changes(out, "worker", "kernel")
@@ -104,6 +107,18 @@ def clock(
     return out
 
 
+def covered_us(sm: NDArray[np.integer[Any]], t0: Floats, t1: Floats) -> float:
+    """Microseconds in which an SM has at least one of these intervals, summed over SMs. All arrays [intervals]."""
+    if not len(t0):
+        return 0.0
+    order = np.lexsort((t0, sm))
+    sm, t0, t1 = sm[order], t0[order], t1[order]
+    lane = (sm - sm.min()).astype(np.float64) * (float(t1.max() - t0.min()) + 1.0)
+    until = np.maximum.accumulate(t1 + lane)
+    before = np.concatenate([[-np.inf], until[:-1]])
+    return float(np.maximum(0.0, t1 + lane - np.maximum(t0 + lane, before)).sum())
+
+
 def busy_share(events: NDArray[np.void], sms: int) -> float:
     """Share of SMs x time in which an SM works, of clocked events: what waves that are not full leave.
 
@@ -112,13 +127,7 @@ def busy_share(events: NDArray[np.void], sms: int) -> float:
     if not len(events):
         return 0.0
     span = float(events["t1"].max() - events["t0"].min())
-    order = np.lexsort((events["t0"], events["sm"]))
-    sm, t0, t1 = (events[name][order] for name in ("sm", "t0", "t1"))
-    lane = (sm - sm.min()).astype(np.float64) * (span + 1.0)
-    until = np.maximum.accumulate(t1 + lane)
-    before = np.concatenate([[-np.inf], until[:-1]])
-    works = np.maximum(0.0, t1 + lane - np.maximum(t0 + lane, before))
-    return float(works.sum()) / (span * sms) if span else 0.0
+    return covered_us(events["sm"], events["t0"], events["t1"]) / (span * sms) if span else 0.0
 
 
 def _changes(events: NDArray[np.void], *columns: str) -> NDArray[np.bool_]:
@@ -180,12 +189,12 @@ def _deal(events: NDArray[np.void], first: Ints, lasts: Floats, order: str, slot
     for kernel in np.unique(events["kernel"][first]):
         blocks = np.flatnonzero(events["kernel"][first] == kernel)
         blocks = blocks[_in_order(events[first[blocks]], events, order)]
-        start[blocks], slot[blocks] = deal(_evened(lasts[blocks]), slots, at)
+        start[blocks], slot[blocks] = deal(evened(lasts[blocks]), slots, at)
         at = float((start[blocks] + lasts[blocks]).max())
     return start, slot
 
 
-def _evened(lasts: Floats) -> Floats:
+def evened(lasts: Floats) -> Floats:
     """Durations rounded up to twelve digits of the longest: blocks of equal work end together, whatever the last bits
     of their sums are, and the SM with the lowest number gets the next block."""
     unit = float(lasts.max()) * 1e-12

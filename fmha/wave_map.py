@@ -79,7 +79,7 @@ def wave_map(
     if slots > most_rows:
         shown = np.unique(np.linspace(0, sms - 1, max(1, most_rows // blocks_per_sm)).astype(np.int64))
     row_slots = (shown[:, None] + sms * np.arange(blocks_per_sm)).ravel()
-    found = _at(row_slots, (np.arange(bins) + 0.5) / bins * end, slot, start, ends)
+    found = running_at(row_slots, (np.arange(bins) + 0.5) / bins * end, slot, start, ends)
     return WaveMap(
         heads * Tr, len(worker), slots, end, busy, float(last_of_slot.min()) if end else 0.0,
         np.where(found >= 0, head[found], -1).astype(np.int32), np.where(found >= 0, tile[found], -1).astype(np.int32),
@@ -87,10 +87,10 @@ def wave_map(
     )  # fmt: skip
 
 
-def _at(
+def running_at(
     slots: NDArray[np.int64], moments: NDArray[Any], slot: NDArray[np.int64], start: NDArray[Any], ends: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """The block on each of `slots` at each of `moments`, -1 where there is none: [slots, moments]."""
+    """The interval (of a block, of an event) on each of `slots` at each of `moments`, -1: none: [slots, moments]."""
     order = np.lexsort((start, slot))
     far = float(ends.max(initial=0.0)) + 1.0
     keys = slot[order] * far + start[order]

@@ -21,7 +21,8 @@ CORE = (
     "hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic levels "
     "lockstep merging caches cache_kv_outer cache_naive check kernels phases banks bank_sites bank_fmha101 "
     "bank_naive bank_kernels measurement stamps roofline algorithms papers paper_ratios tile_designs model_facts "
-    "forecast tilemap wave_map model_errors edge order_levels glossary formulas references apidoc"
+    "forecast tilemap wave_map spans gantt_map makespan model_errors edge order_levels glossary formulas "
+    "references apidoc"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 
@@ -67,6 +68,7 @@ TABLE: dict[str, Layer] = {
         "fmha/lecture/**/*.py", "numpy", "fmha fmha.lecture* fmha.player.scene fmha.ui.parameters " + ALL_CORE
     ),
     "presenter": layer("fmha/presenter/**/*.py", "", "fmha.ui.assets"),
+    "source view": layer("fmha/source_view/**/*.py", "", ""),
     "player payload": layer("fmha/player/**/*.py", "numpy", "fmha fmha.figures.theme fmha.player* " + ALL_CORE),
     "export": layer("fmha/export/**/*.py", "numpy", "fmha fmha.export* fmha.player* " + ALL_CORE, lazy="pyarrow"),
     "player component": layer("fmha/player/component.py", "numpy streamlit", "fmha*"),

@@ -40,7 +40,7 @@ def bank_picture(drawn: BankPicture, turn: int = 0, *, role: str = "K", height: 
         y=[k for k, _ in cells],
         mode="text",
         text=[_lanes(lanes) if turns <= BANKS else "" for lanes in cells.values()],
-        textfont={"size": 14},
+        textfont={"size": 14 if all(len(lanes) == 1 for lanes in cells.values()) else 11},
         customdata=[", ".join(map(str, lanes)) for lanes in cells.values()],
         hovertemplate="bank %{x}, wavefront %{y}<br>lanes %{customdata}<extra></extra>",
         showlegend=False,

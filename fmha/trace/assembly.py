@@ -1,30 +1,35 @@
 """What a compiler's assembly text says, and what it has to say for the runtime: sites and shared variables.
 
 A kernel compiled with `-fsanitize=thread -S` calls a hook at every load and store. Each such call gets a number, its
-*site*, in the first argument register that the call leaves free; the `.loc` directives before it name its source
-line. Static variables, which are what `__shared__` became, are listed for the runtime and get room behind them, so
-that an index too far is noticed.
+*site*, in the first argument register that the call leaves free; numbers grow in the order of the program
+(`fmha.trace.order`), and the `.loc` directives before a call name its source line. Static variables, which are what
+`__shared__` became, are listed for the runtime and get room behind them, so that an index too far is noticed.
 Works on x86-64 and arm64, for ELF and Mach-O, on what g++ and clang write.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
+
+from fmha.errors import BuildError
+from fmha.trace.order import program_order
 
 FLOP_KINDS = 5  # add, mul, div, special (exp, log, sqrt), max
+MAX_SITES = 1 << 16  # as in runtime.c
 RED_ZONE = 256  # bytes behind each shared variable that belong to none
 
 # The hooks, and how many whole-number arguments the compiler passes to each.
 _ARGUMENTS = {
     "read_range": 2, "write_range": 2, "memcpy": 3, "memmove": 3, "memset": 3,
 }  # fmt: skip
-_RUNTIME_CALLS = {"fmha_vector_copy": 3, "fmha_atomic_add_f32": 1, "fmha_atomic_i32": 3, "fmha_atomic_cas": 3}
+_RUNTIME_CALLS = {"fmha_atomic_add_f32": 1, "fmha_atomic_i32": 3, "fmha_atomic_cas": 3}
 _CALL = re.compile(
-    r"^\s*(?:callq?|jmpq?|bl|b)\s+_?(__tsan_(?:(?:unaligned_|volatile_)*(?P<way>read|write)(?P<size>\d+)"
-    r"|(?P<other>read_range|write_range|memcpy|memmove|memset))|(?P<own>fmha_(?:vector_copy|atomic_\w+)))\b"
+    r"^\s*(?:callq?|j[a-z]+|bl|b)\s+_?(__tsan_(?:(?:unaligned_|volatile_)*(?P<way>read|write)(?P<size>\d+)"
+    r"|(?P<other>read_range|write_range|memcpy|memmove|memset))|(?P<own>fmha_atomic_\w+)"
+    r"|(?P<plain>memcpy|memmove|memset))\b"
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"(?P<folder>[^"]*)"\s+)?"(?P<name>[^"]*)"')
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
@@ -32,13 +37,14 @@ _COMM = re.compile(r"^(\s*\.comm\s+)([\w.$]+),\s*(\d+)(.*)$")
 _ZEROFILL = re.compile(r"^(\s*\.zerofill\s+__DATA\s*,\s*__bss\s*,\s*)([\w.$]+)\s*,\s*(\d+)(.*)$")
 _LABEL = re.compile(r"^([\w.$]+):")
 _ZERO = re.compile(r"^\s*\.(?:zero|skip|space)\s+(\d+)")
+_END = re.compile(r"^\s*\.(?:size|globl|section)\b|-- End function")
 _SECTION = re.compile(r"^\s*\.(?:section\s+(\S+?)(?:,|\s|$)|(text|data|bss)\b)")
 _X86 = ("edi", "esi", "edx", "ecx", "r8d")
 
 
 @dataclass(frozen=True)
 class Site:
-    """A load or store in the source: file (its name), line (from 1), and for plain ones nbytes a thread."""
+    """A load or store in the source: file (its name), line (from 1), nbytes a thread."""
 
     file: str
     line: int
@@ -65,7 +71,10 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
     """
     files: dict[str, str] = {}
     line = ("", 0)
-    sites: list[Site] = [Site("", 0, False, 0)]  # 0: none
+    is_lost = False  # clang forgets the line of what it moves ahead of a loop; then it is the line that follows
+    waiting: list[_Call] = []
+    calls: list[_Call] = []
+    ranged = line
     statics: list[tuple[str, int]] = []
     out: list[str] = []
     section, label = "", ""
@@ -76,20 +85,37 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
             symbols.append(symbol)
 
     symbols: list[str] = []
-    number: Callable[[int, int], str] = _x86_number if machine == "x86_64" else _arm_number
-    for row in text.splitlines():
+    rows = text.splitlines()
+    place = program_order(rows, machine)
+    for index, row in enumerate(rows):
+        if _END.search(row):
+            waiting.clear()
         if found := _LOC.match(row):
-            name = files.get(found[1], "")
-            if name in sources and found[2] != "0":
+            if (name := files.get(found[1], "")) in sources and not (is_lost := found[2] == "0"):
                 line = (name, int(found[2]))
+                for call in waiting:
+                    call.sites[:] = [Site(*line, site.is_write, site.nbytes) for site in call.sites]
+                waiting.clear()
         elif found := _FILE.match(row):
             files[found[1]] = PurePath(found["name"]).name
         elif found := _CALL.match(row):
-            way, own, other = found["way"], found["own"], found["other"]
+            way, own, plain, other = found["way"], found["own"], found["plain"], found["other"] or found["plain"]
+            if plain and ranged == line:  # g++ has reported it already, as ranges
+                out.append(row)
+                continue
+            if plain:
+                row = row.replace(plain, f"__tsan_{plain}", 1)
+            if other in ("read_range", "write_range"):
+                ranged = line
             before = 1 if way else _RUNTIME_CALLS[own] if own else _ARGUMENTS[other]
-            is_write = way == "write" or bool(own) or other not in (None, "read_range")
-            out.append(number(before, len(sites)))
-            sites.append(Site(*line, is_write, int(found["size"] or 4)))
+            if other in ("memcpy", "memmove"):  # where it reads, and where it writes
+                sites = [Site(*line, is_write, 4) for is_write in (False, True)]
+            else:
+                is_write = way == "write" or bool(own) or other not in (None, "read_range")
+                sites = [Site(*line, is_write, int(found["size"] or 4))]
+            calls.append(_Call(place[index], len(out), before, sites))
+            waiting += calls[-1:] * is_lost
+            out.append("")  # becomes the instruction that passes the number
         elif found := _COMM.match(row) or _ZEROFILL.match(row):
             static(found[2], int(found[3]))
             row = f"{found[1]}{found[2]},{int(found[3]) + RED_ZONE}{found[4]}"
@@ -100,11 +126,26 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
         elif "bss" in section and (found := _ZERO.match(row)) and label.startswith("_Z"):
             static(label, int(found[1]))
             row = f"\t.zero\t{int(found[1]) + RED_ZONE}"
-        elif re.match(rf"^\s*\.size\s+{re.escape(label)},\s*\d+", row) and "bss" in section:
-            continue  # it is larger now, and nobody asks
         out.append(row)
+    numbered = [Site("", 0, False, 0)]  # 0: none
+    for call in sorted(calls, key=lambda c: c.place):
+        out[call.row] = _pass_number(call.before, len(numbered), machine)
+        numbered += call.sites
+    if len(numbered) > MAX_SITES:
+        raise BuildError(
+            f"the kernel has {len(numbered):,} loads and stores, and tracing tells {MAX_SITES:,} apart: shorten it."
+        )
     out.extend(_tables(symbols, statics, lines, is_macho=is_macho))
-    return Assembly("\n".join(out) + "\n", tuple(sites), tuple(statics))
+    return Assembly("\n".join(out) + "\n", tuple(numbered), tuple(statics))
+
+
+class _Call(NamedTuple):
+    """A hook's call: where in the program, in which row its number is to be passed, behind how many arguments."""
+
+    place: int
+    row: int
+    before: int
+    sites: list[Site]
 
 
 def _variable(symbol: str) -> str | None:
@@ -116,17 +157,13 @@ def _variable(symbol: str) -> str | None:
         return None
     for found in reversed(list(re.finditer(r"E(\d+)(?=[A-Za-z_])", symbol))):
         name = symbol[found.end() : found.end() + int(found[1])]
-        if re.fullmatch(r"(_\d+|_\d+_)?", symbol[found.end() + int(found[1]) :]) and len(name) == int(found[1]):
+        if re.fullmatch(r"(_\d|__\d+_)?", symbol[found.end() + int(found[1]) :]) and len(name) == int(found[1]):
             return name
     return None
 
 
-def _x86_number(before: int, site: int) -> str:
-    return f"\tmovl\t${site}, %{_X86[before]}"
-
-
-def _arm_number(before: int, site: int) -> str:
-    return f"\tmovz\tw{before}, #{site}"
+def _pass_number(before: int, site: int, machine: str) -> str:
+    return f"\tmovl\t${site}, %{_X86[before]}" if machine == "x86_64" else f"\tmovz\tw{before}, #{site}"
 
 
 def _tables(symbols: list[str], statics: list[tuple[str, int]], lines: int, *, is_macho: bool) -> list[str]:

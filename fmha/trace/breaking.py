@@ -1,9 +1,11 @@
-"""Kernels broken on purpose: a source with one barrier, or one bound, taken out. Found by reading the source as text."""
+"""Kernels broken on purpose: a source with one barrier or one bound taken out, found by reading it as text."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from fmha.problem import Problem, Tiling
 
 _BARRIER = re.compile(r"^\s*(?P<taken>__syncthreads\(\);)\s*(?://\s*(?P<why>.*\S))?\s*$")
 
@@ -67,10 +69,19 @@ def changes(text: str) -> tuple[Change, ...]:
     return tuple(found)
 
 
+def hard_case(tiling: Tiling) -> Problem:
+    """A small problem in which every barrier and bound matters: ragged tiles, a causal mask, several tiles, and padded
+    sequences, one of them without a key and one shorter than a tile."""
+    short = 1 + 5 * tiling.Bc // 8
+    N = max(2 * tiling.Bc + short, 41)
+    N += N % tiling.Br == 0
+    return Problem(B=3, N=N, d=40, causal="top-left", lens_k=(0, short, N))
+
+
 def _letter(found: list[Change], line: int) -> str:
     """Tells bounds of one line apart: nothing for the first, then b, c, ..."""
     before = sum(change.line == line for change in found)
     return chr(ord("a") + before) if before else ""
 
 
-__all__ = ["Change", "changes"]
+__all__ = ["Change", "changes", "hard_case"]

@@ -23,6 +23,7 @@ from fmha.kernels import included
 from fmha.processes import run_bounded
 from fmha.trace.assembly import Site, prepare
 from fmha.trace.compilers import CppCompiler, compiler, machine
+from fmha.trace.order import program_order
 
 NATIVE = Path(__file__).resolve().parent / "native"
 HEADER, RUNTIME = NATIVE / "cuda_on_cpu.h", NATIVE / "runtime.c"
@@ -31,9 +32,11 @@ DYNAMIC_ROOM = 232_448  # bytes that `extern __shared__` can name: what an H200 
 Mode = Literal["trace", "flops"]
 
 # -O1: -O0 would count what any compiler keeps in registers, and higher levels duplicate and merge accesses.
+# Functions are inlined as on a GPU, and loops not unrolled: one site in the program for each in the source.
 _FLAGS = (
     "-std=gnu++17", "-O1", "-g1", "-w", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables",
-    "-fno-threadsafe-statics", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-common",
+    "-fno-strict-aliasing", "-fno-stack-protector", "-fno-common", "-ffp-contract=off",
+    "-fno-unroll-loops", "-fno-jump-tables", "-finline-functions", "-finline-limit=20000",
 )  # fmt: skip
 
 
@@ -76,16 +79,14 @@ def build(
     parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
-    parts += [
-        Path(__file__).read_text(encoding="utf-8"),
-        Path(prepare.__code__.co_filename).read_text(encoding="utf-8"),
-    ]
+    steps = (build, compiler, prepare, program_order)
+    parts += [Path(step.__code__.co_filename).read_text(encoding="utf-8") for step in steps]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     folder = cache_folder("traces") if cache is None else cache
     if (entry := build_cache.read(folder, key)) is not None:
         binary, facts = entry
         return _program(binary, facts, time.perf_counter() - begun, is_cached=True)
-    runtime = _runtime(cpp, folder, _grain(files))
+    runtime = _runtime(cpp, folder)
     with tempfile.TemporaryDirectory(prefix="fmha-trace-") as name:
         binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
     build_cache.write(folder, key, binary, facts)  # a folder that cannot be written costs time only
@@ -104,19 +105,14 @@ def _program(binary: bytes, facts: Mapping[str, Any], seconds: float, *, is_cach
     )
 
 
-def _grain(files: Mapping[str, str]) -> int:
-    """Bytes that the runtime's shadow memory keeps apart: 2 where there are 16-bit types."""
-    return 2 if any(re.search(r"\bhalf\b|__half|bfloat16", text) for text in files.values()) else 4
-
-
 _running: dict[str, Future[bytes]] = {}  # runtimes that are being compiled: builds side by side share one
 _lock = threading.Lock()
 
 
-def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
+def _runtime(cpp: CppCompiler, folder: Path) -> Future[bytes]:
     """runtime.c as an object file: from the cache, or compiled beside the kernel and kept for the next one."""
     text = RUNTIME.read_text(encoding="utf-8")
-    key = hashlib.sha256("\0".join([machine(), sys.platform, str(cpp), str(grain), text]).encode()).hexdigest()
+    key = hashlib.sha256("\0".join([machine(), sys.platform, str(cpp), *cpp.for_c, text]).encode()).hexdigest()
     with _lock:
         if (running := _running.get(key)) is not None:
             return running
@@ -129,18 +125,7 @@ def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
     def work() -> None:
         try:
             with tempfile.TemporaryDirectory(prefix="fmha-runtime-") as name:
-                language = ["-x", "c"] if cpp.family != "zig" else []
-                command = [
-                    *_as_c(cpp),
-                    "-O2",
-                    "-w",
-                    f"-DGRAIN={grain}",
-                    *language,
-                    "-c",
-                    str(RUNTIME),
-                    "-o",
-                    "runtime.o",
-                ]
+                command = [*cpp.for_c, "-O2", "-w", "-c", str(RUNTIME), "-o", "runtime.o"]
                 _run(command, Path(name), RUNTIME.name)
                 binary = (Path(name) / "runtime.o").read_bytes()
             build_cache.write(folder, key, binary, {})
@@ -153,10 +138,6 @@ def _runtime(cpp: CppCompiler, folder: Path, grain: int) -> Future[bytes]:
 
     threading.Thread(target=work, name="fmha-runtime").start()
     return made
-
-
-def _as_c(cpp: CppCompiler) -> tuple[str, ...]:
-    return (*cpp.command[:-1], "cc", "-fno-sanitize=undefined") if cpp.family == "zig" else cpp.command
 
 
 def _compile(
@@ -175,10 +156,9 @@ def _compile(
         dynamic |= dict.fromkeys(re.findall(r"extern\s+__shared__[^;\[]*?(\w+)\s*\[\s*\]", code))
         (folder / name).write_text(re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text), encoding="utf-8")
     (folder / "kernels.cpp").write_text(_glue(source, functions), encoding="utf-8")
-    flags = [*_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
+    flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
     flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
-    flags += ["-fno-sanitize=undefined"] if cpp.family == "zig" else []
     assembly_file = folder / "kernels.s"
     _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
     is_macho = sys.platform == "darwin"
@@ -187,8 +167,7 @@ def _compile(
     assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
     (folder / "runtime.o").write_bytes(runtime.result())
     program = folder / "program"
-    libraries = [] if is_macho else ["-lm"]
-    _run([*cpp.command, "kernels.s", "runtime.o", "-o", program.name, *libraries], folder, source)
+    _run([*cpp.for_linking, "kernels.s", "runtime.o", "-o", program.name, *cpp.libraries], folder, source)
     facts = {
         "functions": list(functions),
         "sites": [asdict(site) for site in made.sites],
@@ -232,7 +211,7 @@ def _without_comments(text: str) -> str:
 
 def _run(command: list[str], folder: Path, source: str) -> None:
     """Run a compiler in `folder`, or raise its first complaint."""
-    env = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+    env = {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder("zig")), **os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     try:
         code, log = run_bounded(command, timeout_s=COMPILE_LIMIT_S, env=env, cwd=str(folder))
     except OSError as error:
@@ -243,7 +222,10 @@ def _run(command: list[str], folder: Path, source: str) -> None:
         text = f"the compiler took longer than {COMPILE_LIMIT_S:g} s for {source} and was stopped; try again."
         raise BuildError(text, shlex.join(command), log)
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    first = next((line for line in lines if re.search(r"\berror\b", line)), lines[0] if lines else f"exit code {code}")
+    # A linker's last words are that it failed; what it misses it says before.
+    wanted = (r"\bundefined (?:reference|symbol)|\(undefined\)", r"\berror\b", "")
+    found = (line for pattern in wanted for line in lines if re.search(pattern, line, re.IGNORECASE))
+    first = next(found, f"exit code {code}")
     first = re.sub(r"\s+", " ", first.replace(f"{folder}{os.sep}", ""))
     raise BuildError(f"{source} does not compile for the CPU: {first}", shlex.join(command), log)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmha.kernels import Launch
+from fmha.trace.assembly import Site
 from fmha.trace.build import Program
 from fmha.trace.run import GAP, Raw, Region
 from fmha.units import format_bytes
@@ -22,8 +23,11 @@ KINDS = {
     8: "barrier missed",
     9: "barriers differ",
     10: "warp operation missed",
+    11: "null pointer",
+    12: "misaligned",
 }
-_SEVERAL = 2**32 - 1  # threads, where one number does not say who
+_SEVERAL = 2**32 - 1  # threads or blocks, where one number does not say who
+_OF_LINES = (8, 9, 10)  # kinds that are seen at barriers, and not at an access to memory
 
 
 @dataclass(frozen=True)
@@ -61,61 +65,78 @@ def findings(raw: Raw, program: Program, launches: Sequence[Launch]) -> tuple[Fi
 
 
 def _finding(row: Any, raw: Raw, program: Program, launches: Sequence[Launch]) -> Finding:
-    kind, launch, at = int(row["kind"]), int(row["launch"]), int(row["at"])
-    regions = raw.regions[launch]
-    site = program.sites[int(row["site"])]
-    other = program.sites[int(row["other_site"])]
-    region = regions[int(row["region"])] if int(row["region"]) < len(regions) else None
-    verb = "writes" if site.is_write else "reads"
-    thread, other_thread = int(row["thread"]), int(row["other_thread"])
-    second = "several threads" if other_thread == _SEVERAL else f"thread {other_thread}"
-    line, other_line, file = site.line, 0, site.file
-    if kind == 1:
-        text = f"{verb} {_nearest(at, regions)}"
-    elif kind == 2:
-        asked = format_bytes(launches[launch].smem_bytes)
-        text = f"{verb} byte {at:,} of dynamic shared memory, and the launch asked for {asked}"
-    elif kind == 3:
-        text = f"reads {_cell(region, at)}, which nothing has written"
-    elif kind in (4, 5, 6):
-        what, other_line = _cell(region, at), other.line
-        same = region is not None and region.space == "global"
-        between = "and nothing orders blocks or threads in between" if same else "with no barrier in between"
-        before = {4: f"{second} wrote", 5: f"{second} read", 6: f"{second} wrote"}[kind]
-        text = f"{verb} {what}, which {before}{f' in line {other_line}' if other_line else ''}, {between}"
-    elif kind == 7:
-        text = f"writes {_cell(region, at)}, which is an input"
-    else:
-        line, file = at, next((s.file for s in program.sites if s.file.endswith(".cu")), "")
-        if kind == 8:
-            text = f"has ended, while {second} waits at the barrier in this line"
-        elif kind == 9:
-            other_line = int(row["region"])
-            text = f"waits at the barrier in line {other_line}, while {second} waits at the one in this line"
-        else:
-            text = "waits here for lanes of its warp that never come"
+    kind, launch, block, thread = (int(row[name]) for name in ("kind", "launch", "block", "thread"))
+    site, other = (program.sites[int(row[name])] for name in ("site", "other_site"))
     function = launches[launch].function
+    if kind in _OF_LINES:
+        file = next((s.file for s in program.sites if s.file.endswith(".cu")), "")
+        line, other_line = int(row["at"]), int(row["region"]) if kind == 9 else 0
+        text = _at_barrier(kind, row)
+    else:
+        file, line, other_line = site.file, site.line, other.line if kind in (4, 5, 6) else 0
+        text = f"{'writes' if site.is_write else 'reads'} {_access(kind, row, raw.regions[launch], launches[launch])}"
+        if kind in (4, 5, 6):
+            text += f", {_collision(row, other, file)}"
     where = f"{file}:{line}" if line else file or "?"
-    sentence = f"{where}: in {function}, block {int(row['block'])}, thread {thread} {text}."
-    return Finding(
-        KINDS[kind], sentence, file, line, other_line, function, int(row["block"]), thread, int(row["count"])
-    )
+    sentence = f"{where}: in {function}, block {block}, thread {thread} {text}."
+    return Finding(KINDS[kind], sentence, file, line, other_line, function, block, thread, int(row["count"]))
 
 
-def _cell(region: Region | None, at: int) -> str:
-    return f"{region.name} at byte {at - region.first:,}" if region else f"shared memory at byte {at:,}"
+def _access(kind: int, row: Any, regions: Sequence[Region], launch: Launch) -> str:
+    """What is read or written."""
+    at, number = int(row["at"]), int(row["region"])
+    region = regions[number] if number < len(regions) else None
+    if kind == 1:
+        return _nearest(at, regions, region)
+    if kind == 2:
+        where = f"{-at:,} bytes before its beginning" if at < 0 else f"at byte {at:,}"
+        return f"dynamic shared memory {where}, and the launch asked for {format_bytes(launch.smem_bytes)}"
+    if kind == 11:
+        return "through a null pointer" + (f", {at:,} bytes behind it" if at else "")
+    if kind == 12:
+        size = int(row["other_thread"])
+        return f"{size} bytes at once from an address that is not a multiple of {size}"
+    cell = f"{region.name} at byte {at - region.first:,}" if region else f"shared memory at byte {at:,}"
+    return cell + {3: ", which nothing has written", 7: ", which is an input"}.get(kind, "")
 
 
-def _nearest(at: int, regions: Sequence[Region]) -> str:
-    """An address in the arena that is in no buffer, relative to the buffer next to it."""
-    for region in regions:
-        if region.space == "global":
-            behind = at - region.first - region.nbytes
-            if 0 <= behind < GAP:
-                return f"{region.name}, {behind:,} bytes behind its end"
-            if 0 < region.first - at <= GAP // 2:
-                return f"{region.name}, {region.first - at:,} bytes before its beginning"
-    return "an address that belongs to no array"
+def _collision(row: Any, other: Site, file: str) -> str:
+    """Who has touched it before, in words that follow a comma."""
+    block, thread = int(row["other_block"]), int(row["other_thread"])
+    is_mine = block == int(row["block"])
+    who = "several threads" if thread == _SEVERAL else f"thread {thread}"
+    if not is_mine:
+        who = "several blocks" if block == _SEVERAL else f"{who} of block {block}"
+    did = "read" if int(row["kind"]) == 5 else "wrote"
+    there = "" if not other.line else f" in line {other.line}" + (f" of {other.file}" if other.file != file else "")
+    return f"which {who} {did}{there}, " + ("with no barrier in between" if is_mine else "and nothing orders blocks")
+
+
+def _at_barrier(kind: int, row: Any) -> str:
+    second, line = int(row["other_thread"]), int(row["region"])
+    if kind == 8:
+        return f"has ended, while thread {second} waits at the barrier in this line"
+    if kind == 9:
+        return f"waits at the barrier in line {line}, while thread {second} waits at the one in this line"
+    return f"waits here for thread {second} of its warp, which waits in line {line}"
+
+
+def _nearest(at: int, regions: Sequence[Region], known: Region | None) -> str:
+    """An address outside all arrays, by the array next to it. at: in the arena, or in shared memory."""
+    best, away = "an address that belongs to no array", GAP
+    for region in regions if known is None else (known,):
+        if known is None and region.space != "global":
+            continue
+        behind, before = at - region.first - region.nbytes, region.first - at
+        if 0 <= behind < away:
+            best, away = f"{region.name}, {_bytes(behind)} its end", max(1, behind)
+        elif 0 < before < away:
+            best, away = f"{region.name}, {before:,} bytes before its beginning", before
+    return best
+
+
+def _bytes(behind: int) -> str:
+    return f"{behind:,} bytes behind" if behind else "right behind"
 
 
 __all__ = ["KINDS", "Finding", "findings"]

@@ -23,10 +23,10 @@ from fmha.trace.build import DYNAMIC_ROOM, Program
 from fmha.units import ceil_div, format_bytes
 
 MAGIC = 0x464D4841
-TRACE, CHECK, REVERSED = 1, 2, 4
+TRACE, CHECK, REVERSED, GRAIN_BIT = 1, 2, 4, 4
 MAX_PROCESSES = 64
 ALIGNMENT = 256  # of buffers, as the GPU's allocator has it: sectors depend on it
-GAP = 4096  # bytes between buffers that belong to none
+GAP = 1 << 18  # bytes between buffers that belong to none
 MAX_ARENA = 1 << 31
 NOWHERE = 2**32 - 1
 FLOP_KINDS = ("add", "mul", "div", "special", "max")
@@ -39,13 +39,17 @@ ROW = np.dtype(
 )
 INTERVAL = np.dtype([(n, "u4") for n in ("launch", "block", "interval", "line")])
 FINDING = np.dtype(
-    [(n, "u4") for n in ("kind", "launch", "block", "thread", "other_thread", "site", "other_site", "region")]
-    + [("at", "u8"), ("count", "u8")]
+    [(n, "u4") for n in ("kind", "launch", "block", "thread", "other_block", "other_thread")]
+    + [(n, "u4") for n in ("site", "other_site", "region", "count")]
+    + [("at", "i8")]
 )
 FLOPS = np.dtype([(n, "u4") for n in ("launch", "block", "interval", "line")] + [("count", "u8", len(FLOP_KINDS))])
 REQUEST = np.dtype([(n, "u4") for n in ("interval", "site", "region", "lanes")] + [("at", "u4", 32)])
 _KINDS = {"rows": ROW, "intervals": INTERVAL, "findings": FINDING, "flops": FLOPS, "requests": REQUEST}
-_HEAD = 22  # 64-bit words before the places of the processes
+_HEAD = 23  # 64-bit words before the places of the processes
+_CULPRIT = 22  # the word that says which process ended badly
+_NOBODY = 2**64 - 1  # of threads: the process runs none
+MAX_LAUNCHES, MAX_ARGUMENTS, MAX_THREADS, MAX_REGIONS = 7, 64, 1024, 64
 
 
 @dataclass(frozen=True)
@@ -123,12 +127,12 @@ def run(
             f"tracing holds at most {format_bytes(MAX_ARENA)} of device memory and this run needs {format_bytes(end)}: "
             "use a smaller N or fewer heads."
         )
+    if len(launches) > MAX_LAUNCHES:
+        raise LimitError(f"tracing runs at most {MAX_LAUNCHES} launches and this run has {len(launches)}: split it.")
     for launch in launches:
-        if launch.smem_bytes > DYNAMIC_ROOM:
-            raise LimitError(
-                f"tracing gives a block at most {format_bytes(DYNAMIC_ROOM)} of shared memory and this launch asks for "
-                f"{format_bytes(launch.smem_bytes)}: use smaller tiles or a smaller d."
-            )
+        _check_limits(program, launch, len(where))
+    smallest = min((site.nbytes for site in program.sites[1:]), default=4)  # what races are told apart by
+    flags |= min(2, smallest.bit_length() - 1) << GRAIN_BIT
     count = min(MAX_PROCESSES, max(1, processes or len(_cores())))
     head, tables = _job(program, launches, where, end, {*inputs}, flags, detail, saved, blocks, count)
     with tempfile.TemporaryDirectory(prefix="fmha-run-") as folder:
@@ -175,6 +179,27 @@ def run(
         results,
         time.perf_counter() - begun,
     )
+
+
+def _check_limits(program: Program, launch: Launch, buffers: int) -> None:
+    """Raise LimitError for what no GPU, or not this tracer, can launch."""
+    static = sum(ceil_div(nbytes, 128) * 128 for _, nbytes in program.statics)
+    if not 1 <= launch.block <= MAX_THREADS:
+        raise LimitError(
+            f"{launch.function} asks for {launch.block:,} threads a block, and 1 to {MAX_THREADS:,} are allowed: use "
+            "smaller tiles."
+        )
+    if launch.smem_bytes > DYNAMIC_ROOM or launch.smem_bytes + static > 2 * DYNAMIC_ROOM:
+        raise LimitError(
+            f"tracing gives a block at most {format_bytes(DYNAMIC_ROOM)} of shared memory and {launch.function} asks "
+            f"for {format_bytes(launch.smem_bytes)}{f' and declares {format_bytes(static)}' if static else ''}: use "
+            "smaller tiles or a smaller d."
+        )
+    if len(launch.arguments) > MAX_ARGUMENTS or buffers + len(launch.smem) + len(program.statics) > MAX_REGIONS:
+        raise LimitError(
+            f"tracing tells {MAX_REGIONS} arrays apart and passes {MAX_ARGUMENTS} arguments, and {launch.function} has "
+            "more: join some."
+        )
 
 
 def _cores() -> set[int]:
@@ -239,15 +264,16 @@ def _job(
     head_bytes = 8 * (_HEAD + 4 * MAX_PROCESSES)
     places = head_bytes + 8 * np.cumsum([0, *(len(w) for w in words)])
     base = ceil_div(int(places[-1]), 4096) * 4096
-    never = 2**64 - 1
+    never = _NOBODY
     d = detail
     values = [
         MAGIC, len(where), len(launches), base, arena, processes, flags, places[0], places[1], places[2], places[3],
         d.launch if d else never, d.block if d else never, d.first if d else 0, d.last if d else 0, d.warp if d else 0,
-        len(saved), places[4], len(blocks or ()), places[5], 0, 0,
+        len(saved), places[4], len(blocks or ()), places[5], 0, 0, 0,
     ]  # fmt: skip
     head = np.zeros(_HEAD + 4 * MAX_PROCESSES, np.uint64)
     head[:_HEAD] = np.array([int(v) for v in values], np.uint64)
+    head[_HEAD + 2 :: 4] = _NOBODY
     body = np.concatenate(words).tobytes()
     return head.tobytes(), body + bytes(base - head_bytes - len(body))
 
@@ -289,7 +315,8 @@ def _execute(executable: Path, job: Path, program: Program, launches: Sequence[L
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
             raise TraceError(
-                f"the kernel did not end within {timeout_s:g} s on the CPU; {_place(job, program, launches)}. "
+                f"the kernel did not end within {timeout_s:g} s on the CPU; "
+                f"{_place(job, program, launches, is_crash=False)}. "
                 "Does a loop end for every thread? A smaller N takes less time."
             ) from None
         raise
@@ -301,17 +328,22 @@ def _execute(executable: Path, job: Path, program: Program, launches: Sequence[L
     if code < 0:
         name = {-signal.SIGSEGV: "it used an address that is not there", -signal.SIGABRT: "it aborted"}.get(code)
         name = name or f"it was ended by {signal.Signals(-code).name}"
-        raise TraceError(f"the kernel crashed on the CPU: {name}; {_place(job, program, launches)}.")
+        raise TraceError(f"the kernel crashed on the CPU: {name}; {_place(job, program, launches, is_crash=True)}.")
     reason = {7: "the disk is full", 8: "there is not enough memory", 9: "it has too many arrays or threads"}.get(code)
     reason = reason or f"exit code {code} {said.decode(errors='replace')[:200]}".strip()
     raise TraceError(f"the kernel could not be run on the CPU: {reason}; try a smaller N.")
 
 
-def _place(job: Path, program: Program, launches: Sequence[Launch]) -> str:
-    """Where the processes were: launch, block, thread, and the line of the last access."""
+def _place(job: Path, program: Program, launches: Sequence[Launch], *, is_crash: bool) -> str:
+    """Where the process that crashed is, or the first that runs: launch, block, thread, line of the last access."""
     with job.open("rb") as file:
         head = np.fromfile(file, np.uint64, _HEAD + 4 * MAX_PROCESSES)
-    launch, block, thread, number = (int(v) for v in head[_HEAD : _HEAD + 4])
+    places = head[_HEAD:].reshape(-1, 4)
+    running = np.flatnonzero(places[:, 2] != _NOBODY)
+    process = int(head[_CULPRIT]) if is_crash else int(running[0]) if len(running) else 0
+    launch, block, thread, number = (int(v) for v in places[process])
+    if thread == _NOBODY:
+        return "it was between two blocks"
     function = launches[launch].function if launch < len(launches) else "?"
     at = (
         f", last access at {site.file}:{site.line}"

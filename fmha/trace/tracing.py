@@ -115,7 +115,7 @@ class Trace:
             numbers = [int(sums[name][index]) for name in sums]
             count = Count(
                 site.file, site.line, self.plan.launches[launch].function, phase.maths if phase else None,
-                array.name if array else "?", "shared" if is_shared else "global", site.is_write, site.nbytes,
+                array.name if array else "?", "shared" if is_shared else "global", site.is_write, numbers[2] // max(1, numbers[1]),
                 numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], int(widest[index]),
             )  # fmt: skip
             made.append(count)

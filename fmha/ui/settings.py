@@ -24,6 +24,8 @@ KNOWN = frozenset(
     | {"design", "colour", "mBr", "mBc"}
     | {"find", "subject", "module"}
     | {"deck", "present", "notes"}
+    | {"take", "heat", "line", "part", "block", "qtile", "visit", "warp", "phase", "req", "each"}
+    | {"stages", "held", "zoom", "at", "smspan", "firstsm"}
     | {"blocks", "l2", "orders", "pad", "site01", "site02", "stride", "turn", "check", "level"}
 )
 LECTURE = "set_"  # ... begin the names of a lecture's own controls

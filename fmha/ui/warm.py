@@ -8,8 +8,8 @@ import pkgutil
 
 import fmha
 
-# Not for pages: command-line programs, and parts that need a GPU, a compiler or torch.
-_NOT_FOR_PAGES = ("fmha.__main__", "fmha.gpu", "fmha.trace", "fmha.recorded")
+# Not for pages: command-line programs, and parts that need a GPU or torch.
+_NOT_FOR_PAGES = ("fmha.__main__", "fmha.gpu", "fmha.recorded")
 
 
 def page_modules() -> list[str]:

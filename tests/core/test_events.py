@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from fmha import Problem, Tiling
 from fmha.errors import LimitError, ProblemError
-from fmha.events import CODE, EVENT, HBM, MAX_EVENTS, MEMORIES, PHASES, SMEM, TENSORS, emit
+from fmha.events import CODE, EVENT, HBM, MAX_EVENTS, MEMORIES, PHASES, SMEM, TENSORS, emit, most_events
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.schedule import ORDERS
 from fmha.timeline import clock, event_cost_us
@@ -159,3 +160,16 @@ def test_the_estimate_of_rows_is_an_upper_bound(p: Problem, t: Tiling, order: st
     per = {"q-outer": (6, 4, 0), "kv-outer": (11, 3, 2), "naive": (6, 3, 2)}[order]
     assert len(emit(p, t, order, write_lse=write_lse)) <= heads * (per[0] * Tr * Tc + per[1] * Tr + per[2] * Tc)
     assert MAX_EVENTS >= 1_000_000
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("causal", [None, "br", "tl"])
+def test_heads_that_do_the_same_are_emitted_once_and_repeated(order: str, causal: Any) -> None:
+    """A second batch entry of another length makes every head be worked out by itself: the first entry's rows agree."""
+    problem, tiling = Problem(B=2, H=3, N=21, d=4, causal=causal), Tiling(8, 4)
+    alike = emit(problem.replace(lens_k=(18, 18)), tiling, order, write_lse=True)
+    apart = emit(problem.replace(lens_k=(18, 7)), tiling, order, write_lse=True)
+    for name in EVENT.names or ():
+        np.testing.assert_array_equal(alike[name][alike["b"] == 0], apart[name][apart["b"] == 0])
+    assert len(alike) == 2 * (alike["b"] == 0).sum()
+    assert len(alike) <= most_events(problem, tiling, order)

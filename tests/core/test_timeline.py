@@ -20,7 +20,7 @@ from fmha.inputs import load
 from fmha.problem import Problem, Tiling
 from fmha.simulation import simulate
 from fmha.state import replay
-from fmha.timeline import busy_share, clock, event_cost_us
+from fmha.timeline import busy_share, clock, covered_us, event_cost_us
 
 H200 = GPUS["H200"]
 # One SM, one byte and one FLOP a microsecond: costs are counts.
@@ -203,3 +203,18 @@ def test_equal_blocks_go_to_the_sms_in_order_wave_after_wave() -> None:
         events = clock(emit(p, Tiling(Br, 8)), H200, p.dtype, sms)
         for tile in range(N // Br):
             assert set(events["sm"][events["i"] == tile]) == {tile % sms}
+
+
+def test_a_table_that_is_given_away_is_filled_in_place() -> None:
+    events = emit(Problem(H=2, N=64, d=8), Tiling(16, 8))
+    apart = clock(events, H200, "fp32", 3)
+    assert (events["sm"] == -1).all() and apart is not events
+    given_away = clock(events, H200, "fp32", 3, copy=False)
+    assert given_away is events
+    np.testing.assert_array_equal(given_away, apart)
+
+
+def test_time_that_is_covered() -> None:
+    sm, t0, t1 = np.array([0, 0, 1, 0]), np.array([0.0, 1.0, 0.0, 6.0]), np.array([3.0, 5.0, 2.0, 7.0])
+    assert covered_us(sm, t0, t1) == 5 + 2 + 1
+    assert covered_us(sm[:0], t0[:0], t1[:0]) == 0

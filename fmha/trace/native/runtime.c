@@ -47,14 +47,14 @@ extern u64 fmha_flops[][FLOP_KINDS];  // by line of the source
 extern const u64 fmha_flop_lines;
 
 // ---- the job file ------------------------------------------------------------------------------------------------------
-enum { TRACE = 1, CHECK = 2, REVERSED = 4 };
+enum { TRACE = 1, CHECK = 2, REVERSED = 4, GRAIN_BIT = 4 };  // from that bit on: how small accesses are, see `grain_bits`
 enum { MAGIC = 0x464d4841, MAX_PROCESSES = 64 };
 typedef struct {
     u64 magic, buffers, launches, arena_at, arena_bytes, processes, flags, buffers_at, launches_at, arguments_at, slots_at;
     u64 detail_launch, detail_block, detail_first, detail_last, detail_warp;  // which requests are written down lane by lane
     u64 saved, saved_at, blocks, blocks_at;                                   // slots saved at each barrier; blocks to run
-    u64 next_block, stop;
-    u64 where[MAX_PROCESSES][4];  // launch, block, thread, site that each process was at
+    u64 next_block, stop, culprit;  // culprit: the process that ended badly, where it was not the first
+    u64 where[MAX_PROCESSES][4];    // launch, block, thread, site that each process is at; thread NOBODY: at none
 } Job;
 typedef struct {
     u64 offset, nbytes, is_input;
@@ -78,8 +78,8 @@ typedef struct {
     u32 launch, block, interval, line;
 } Interval;
 typedef struct {
-    u32 kind, launch, block, thread, other_thread, site, other_site, region;
-    u64 at, count;
+    u32 kind, launch, block, thread, other_block, other_thread, site, other_site, region, count;
+    u64 at;
 } Finding;
 typedef struct {
     u32 launch, block, interval, line;
@@ -93,8 +93,9 @@ enum { ROWS, INTERVALS, FINDINGS, FLOPS, REQUESTS, SAVED, KINDS };
 static const char* const KIND_NAMES[] = {"rows", "intervals", "findings", "flops", "requests", "saved"};
 enum {
     OUT_OF_BOUNDS = 1, BEYOND_SMEM, UNWRITTEN, RACE_WRITE_READ, RACE_READ_WRITE, RACE_WRITE_WRITE, INPUT_WRITTEN,
-    BARRIER_MISSED, BARRIERS_DIFFER, WARP_WAITS, NO_MEMORY
+    BARRIER_MISSED, BARRIERS_DIFFER, WARP_WAITS, NULL_POINTER, MISALIGNED
 };
+#define NOBODY (~0ull)
 
 // ---- fibers ----------------------------------------------------------------------------------------------------------------
 void fmha_switch(void** from, void* to);
@@ -151,8 +152,9 @@ typedef struct {
 } Fiber;
 
 enum { STACK = 64 * 1024, PAGE = 16 * 1024, LOG = 4096, MAX_THREADS = 1024, MAX_SITES = 1 << 16 };
-enum { MAX_REGIONS = 64, DYNAMIC_ROOM = 232448, SHADOWED = 1 << 19 };
-#define NOWHERE 0xffffffffu
+enum { MAX_REGIONS = 64, DYNAMIC_ROOM = 232448, SHADOWED = 1 << 19, RED_ZONE = 256 };
+#define NOWHERE 0xffffffffu  // no region
+#define SEVERAL 0xffffffffu  // threads, or blocks
 static Job* job;
 static Buffer* buffers;
 static char* arena;
@@ -163,6 +165,7 @@ static u32 block_index, threads, warps, interval;
 static Fiber fibers[MAX_THREADS];
 static Fiber* now;  // the fiber that runs
 static u32 now_thread;
+static u64 now_stamp;  // of what it does to memory, see below
 static void* scheduler_sp;
 static char* stacks;
 static FILE* files[KINDS];
@@ -180,7 +183,7 @@ static struct {
     u32 nbytes, at;
 } statics[MAX_REGIONS];
 static uintptr_t constants_first, constants_bytes;  // of the kernels, in the program itself
-static u64* here;  // in the job file: launch, block, thread and site that this process is at
+static u64* here;  // in the job file: where this process is
 
 static void save(int kind, const void* what, size_t nbytes) {
     if (fwrite(what, 1, nbytes, files[kind]) != nbytes) _exit(7);
@@ -190,110 +193,126 @@ static void save(int kind, const void* what, size_t nbytes) {
 enum { MAX_FINDINGS = 256 };
 static Finding findings[MAX_FINDINGS];
 static u32 finding_count;
-static void found(u32 kind, u32 thread, u32 other, u32 site, u32 other_site, u32 region, u64 at) {
+static __attribute__((noinline)) void found_of(Finding new) {
+    new.launch = launch_index;
+    new.block = block_index;
+    new.count = 1;
     for (u32 i = 0; i < finding_count; i++) {
         Finding* f = &findings[i];
-        if (f->kind == kind && f->launch == launch_index && f->site == site && f->other_site == other_site && f->region == region) {
+        if (f->kind == new.kind && f->launch == launch_index && f->site == new.site && f->other_site == new.other_site &&
+            f->region == new.region) {
             f->count++;
             return;
         }
     }
-    if (finding_count == MAX_FINDINGS) return;
-    findings[finding_count++] = (Finding){kind, launch_index, block_index, thread, other, site, other_site, region, at, 1};
+    if (finding_count < MAX_FINDINGS) findings[finding_count++] = new;
+}
+static void found(u32 kind, u32 thread, u32 other, u32 site, u32 other_site, u32 region, u64 at) {
+    found_of((Finding){.kind = kind, .thread = thread, .other_block = block_index, .other_thread = other, .site = site,
+                       .other_site = other_site, .region = region, .at = at});
 }
 
 // ---- shadows: who wrote and read last, for races and for reads of what nothing wrote ---------------------------------------
-// A stamp says when and by whom: epoch << 32 | warp's own epoch << 10 | thread. Epochs grow at every barrier and block.
-#ifndef GRAIN
-#define GRAIN 4  // bytes that one stamp stands for; the builder says 2 where a kernel has 16-bit types
-#endif
-enum { MANY_IN_WARP = 1u << 30, MANY = 1u << 31 };  // in a read stamp: lanes of one warp, or of several, have read it
+// A stamp says who did something and when; 0: nobody ever. From the highest bit: launch + 1 in 3 bits, block in 20,
+// barriers that the block has passed in 13, warp operations that the warp has passed in 14, flags in 4, thread in 10.
+// Counters wrap, so a stamp can be mistaken for another that is 8192 barriers older: nobody traces so long a block.
+enum { WARP_BIT = 14, BARRIER_BIT = 28, BLOCK_BIT = 41, LAUNCH_BIT = 61, MAX_LAUNCHES = 7 };
+// Whose doings one stamp stands for when it is not only that thread's: other lanes of its warp, other warps of its
+// block, other blocks. Readers do not disturb each other, and neither do atomic operations.
+#define LANES (1ull << 10)
+#define WARPS (1ull << 11)
+#define BLOCKS (1ull << 12)
+#define ATOMIC (1ull << 13)
 typedef struct {
-    u64 wrote, read;
+    u64 wrote, read;  // an atomic operation, which leaves other atomic operations alone, counts as reading
     u16 write_site, read_site;
 } Shadow;
 static Shadow* shared_shadow;
-static u32 epoch, first_epoch;  // now, and when this block began
-static u32 warp_epoch[MAX_THREADS / 32];
+static Shadow* device_shadow;  // of all processes
+static u8* is_written;         // of device memory: a byte for each grain
+static u32 grain_bits;         // a stamp stands for 1 << grain_bits bytes: the smallest access that the program has
+static inline u32 grains(u32 nbytes) { return (nbytes + (1u << grain_bits) - 1) >> grain_bits; }
+static u32 barriers, warp_operations[MAX_THREADS / 32];
 
-static inline u64 stamp(u32 more) { return (u64)epoch << 32 | more | (u64)(warp_epoch[now_thread / 32] & 0xfffff) << 10 | now_thread; }
-static inline u32 stamp_epoch(u64 s) { return (u32)(s >> 32); }
-static inline u32 stamp_warp_epoch(u64 s) { return (u32)(s >> 10) & 0xfffff; }
-static inline u32 stamp_thread(u64 s) { return (u32)s & 0x3ff; }
+static u64 stamp_of(u32 thread) {
+    return (u64)(launch_index + 1) << LAUNCH_BIT | (u64)(block_index & 0xfffff) << BLOCK_BIT | (u64)(barriers & 0x1fff) << BARRIER_BIT |
+           (u64)(warp_operations[thread / 32] & 0x3fff) << WARP_BIT | thread;
+}
 
-// Whether what that stamp says happened without a barrier, or a warp operation, before what this thread does now.
+// Whether nothing orders what that stamp says and what happens now: no barrier, no warp operation, no end of a launch.
 static inline int unordered(u64 s) {
-    u32 thread = stamp_thread(s);
-    if (stamp_epoch(s) != epoch) return 0;
-    if (s & MANY) return 1;
-    if (thread == now_thread && !(s & MANY_IN_WARP)) return 0;
-    return thread / 32 != now_thread / 32 || stamp_warp_epoch(s) == (warp_epoch[now_thread / 32] & 0xfffff);
+    u64 x = s ^ now_stamp;
+    if (x >> BARRIER_BIT) return !(x >> LAUNCH_BIT) && (s & BLOCKS || x >> BLOCK_BIT);
+    if (s & (WARPS | BLOCKS)) return 1;
+    if (!(x & 0x3ff) && !(s & LANES)) return 0;
+    return (x & 0x3e0) || !(x >> WARP_BIT & 0x3fff);
+}
+
+// The stamp of what happens now, if it joins that of others rather than replacing it.
+static inline u64 joined(u64 s) {
+    u64 x = s ^ now_stamp, more = 0;
+    if (x >> LAUNCH_BIT) return now_stamp;
+    if (s & BLOCKS || x >> BLOCK_BIT) more |= BLOCKS;
+    if (!(x >> BARRIER_BIT)) {
+        if (s & WARPS || x & 0x3e0) more |= WARPS;
+        else if (!(x >> WARP_BIT & 0x3fff) && (s & LANES || x & 0x3ff)) more |= LANES;
+    }
+    return now_stamp | more;
 }
 
 static u32 region_of(u32 at, int is_shared);
 
-static __attribute__((noinline)) void shared_trouble(u32 kind, u64 s, u32 at, u32 site, u32 other_site) {
-    u32 other = s & (MANY | MANY_IN_WARP) ? 0xffffffffu : stamp_thread(s);
-    found(kind, now_thread, other, site, other_site, region_of(at, 1), at);
+static __attribute__((noinline)) void race(u32 kind, u64 s, u32 at, int is_shared, u32 site, u32 other_site) {
+    found_of((Finding){.kind = kind, .thread = now_thread, .site = site, .other_site = other_site, .at = at,
+                       .other_block = s & BLOCKS ? SEVERAL : (u32)(s >> BLOCK_BIT) & 0xfffff,
+                       .other_thread = s & (LANES | WARPS | BLOCKS) ? SEVERAL : (u32)s & 0x3ff,
+                       .region = region_of(at, is_shared)});
 }
 
-static inline void check_shared(u32 at, u32 nbytes, int is_write, u32 site) {
-    for (Shadow *s = shared_shadow + at / GRAIN, *end = shared_shadow + (at + nbytes + GRAIN - 1) / GRAIN; s < end; s++) {
-        if (is_write) {
-            if (__builtin_expect(unordered(s->wrote), 0)) shared_trouble(RACE_WRITE_WRITE, s->wrote, at, site, s->write_site);
-            if (__builtin_expect(unordered(s->read), 0)) shared_trouble(RACE_READ_WRITE, s->read, at, site, s->read_site);
-            s->wrote = stamp(0);
-            s->write_site = (u16)site;
-            continue;
-        }
-        if (__builtin_expect(stamp_epoch(s->wrote) < first_epoch, 0)) shared_trouble(UNWRITTEN, 0, at, site, 0);
-        else if (__builtin_expect(unordered(s->wrote), 0)) shared_trouble(RACE_WRITE_READ, s->wrote, at, site, s->write_site);
-        u32 more = 0;
-        if (stamp_epoch(s->read) == epoch) {
-            if (s->read & MANY || stamp_thread(s->read) / 32 != now_thread / 32) more = MANY;
-            else if (stamp_warp_epoch(s->read) == (warp_epoch[now_thread / 32] & 0xfffff) && (s->read & MANY_IN_WARP || stamp_thread(s->read) != now_thread))
-                more = MANY_IN_WARP;
-        }
-        s->read = stamp(more);
+enum { READ, WRITE, UPDATE };  // UPDATE: an atomic operation
+static inline void check_stamp(Shadow* s, u32 at, int is_shared, int how, u32 site) {
+    int is_atomic = (s->read & ATOMIC) != 0;
+    if (__builtin_expect(unordered(s->wrote), 0))
+        race(how == READ ? RACE_WRITE_READ : RACE_WRITE_WRITE, s->wrote, at, is_shared, site, s->write_site);
+    if (how == WRITE || is_atomic != (how == UPDATE)) {
+        if (__builtin_expect(unordered(s->read), 0))
+            race(how == READ ? RACE_WRITE_READ : is_atomic ? RACE_WRITE_WRITE : RACE_READ_WRITE, s->read, at, is_shared, site, s->read_site);
+    }
+    if (how == WRITE) {
+        s->wrote = now_stamp;
+        s->write_site = (u16)site;
+    } else {
+        s->read = joined(s->read) | (how == UPDATE ? ATOMIC : 0);
         s->read_site = (u16)site;
     }
 }
 
-// Device memory: blocks are never ordered within a launch. The stamps are shared by all processes.
-typedef struct {
-    u64 wrote, read;  // launch + 1 in 4 bits, block in 26, epoch within the block in 24, thread in 10; 0: never
-} DeviceShadow;
-static DeviceShadow* device_shadow;
-static u8* is_written;  // one byte for each GRAIN bytes
-static u16* device_site;
-
-static inline u64 device_stamp(void) {
-    return (u64)(launch_index + 1) << 60 | (u64)(block_index & 0x3ffffff) << 34 | (u64)((epoch - first_epoch) & 0xffffff) << 10 | now_thread;
-}
-static inline int device_unordered(u64 s, u64 mine) {
-    if (s >> 60 != mine >> 60) return 0;          // another launch, or never
-    if (s >> 34 != mine >> 34) return 1;          // another block
-    return s >> 10 == mine >> 10 && s != mine;    // another thread, no barrier in between
-}
-
-static void check_device(u32 at, u32 nbytes, int is_write, u32 site) {
-    u64 mine = device_stamp();
-    u32 region = region_of(at, 0);
-    for (u32 w = at / GRAIN, end = (at + nbytes + GRAIN - 1) / GRAIN; w < end; w++) {
-        DeviceShadow* s = &device_shadow[w];
-        if (!is_write) {
-            if (!is_written[w]) found(UNWRITTEN, now_thread, 0, site, 0, region, at);
-            u64 wrote = __atomic_load_n(&s->wrote, __ATOMIC_RELAXED);
-            if (wrote && device_unordered(wrote, mine)) found(RACE_WRITE_READ, now_thread, (u32)wrote & 0x3ff, site, device_site[w], region, at);
-            if (region < buffer_count && !buffers[region].is_input) __atomic_store_n(&s->read, mine, __ATOMIC_RELAXED);
-            continue;
+static inline void check_shared(u32 at, u32 nbytes, int how, u32 site) {
+    for (Shadow *s = shared_shadow + (at >> grain_bits), *end = shared_shadow + grains(at + nbytes); s < end; s++) {
+        // What another block or launch left there is not written, and orders nothing.
+        if (__builtin_expect((s->wrote ^ now_stamp) >> BLOCK_BIT, 0)) {
+            s->wrote = 0;
+            if (how != WRITE) found(UNWRITTEN, now_thread, 0, site, 0, region_of(at, 1), at);
         }
-        if (region < buffer_count && buffers[region].is_input) found(INPUT_WRITTEN, now_thread, 0, site, 0, region, at);
-        u64 wrote = __atomic_exchange_n(&s->wrote, mine, __ATOMIC_RELAXED), read = __atomic_load_n(&s->read, __ATOMIC_RELAXED);
-        if (wrote && device_unordered(wrote, mine)) found(RACE_WRITE_WRITE, now_thread, (u32)wrote & 0x3ff, site, device_site[w], region, at);
-        if (read && device_unordered(read, mine)) found(RACE_READ_WRITE, now_thread, (u32)read & 0x3ff, site, 0, region, at);
-        is_written[w] = 1;
-        device_site[w] = (u16)site;
+        if (__builtin_expect((s->read ^ now_stamp) >> BLOCK_BIT, 0)) s->read = 0;
+        check_stamp(s, at, 1, how, site);
+    }
+}
+
+enum { LOCKS = 1024 };
+static u32* locks;  // of device_shadow, between processes
+static void check_device(u32 at, u32 nbytes, int how, u32 site) {
+    u32 region = region_of(at, 0);
+    int is_input = region < buffer_count && buffers[region].is_input;
+    if (is_input && how != READ) found(INPUT_WRITTEN, now_thread, 0, site, 0, region, at);
+    for (u32 w = at >> grain_bits, end = grains(at + nbytes); w < end; w++) {
+        if (how != WRITE && !is_written[w]) found(UNWRITTEN, now_thread, 0, site, 0, region, at);
+        if (is_input && how == READ) continue;  // there is nobody to race with
+        u32* lock = &locks[w % LOCKS];
+        while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) {}
+        check_stamp(&device_shadow[w], at, 0, how, site);
+        __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+        if (how != READ) is_written[w] = 1;
     }
 }
 
@@ -304,12 +323,29 @@ static void to_scheduler(u32 state) {
     fmha_switch(&mine->sp, scheduler_sp);
 }
 
-static __attribute__((noinline)) void elsewhere(uintptr_t address, int is_write, u32 site) {
+// An address of no memory that the thread may use. What is told is its first byte outside of what it was meant for.
+static __attribute__((noinline)) void elsewhere(uintptr_t address, u32 nbytes, int is_write, u32 site) {
     if (address - (uintptr_t)(stacks + (size_t)now_thread * STACK) < STACK) return;  // the thread's own: registers, arrays
     if (!is_write && address - constants_first < constants_bytes) return;
     u64 o = address - (uintptr_t)fmha_dynamic;
-    if (o < DYNAMIC_ROOM) found(BEYOND_SMEM, now_thread, 0, site, 0, NOWHERE, o);
-    else found(OUT_OF_BOUNDS, now_thread, 0, site, 0, NOWHERE, address - (uintptr_t)arena);
+    if (address < 1 << 16) {
+        found(NULL_POINTER, now_thread, 0, site, 0, NOWHERE, address);
+    } else if (o < DYNAMIC_ROOM) {
+        found(BEYOND_SMEM, now_thread, 0, site, 0, NOWHERE, o < dynamic_bytes ? dynamic_bytes : o);
+    } else {  // perhaps beside dynamic shared memory, or beside a static variable
+        u32 region = NOWHERE, kind = -o <= RED_ZONE ? BEYOND_SMEM : OUT_OF_BOUNDS;
+        int64_t nearest = RED_ZONE, at = (int64_t)(kind == BEYOND_SMEM ? o : address - (uintptr_t)arena);
+        for (u32 i = 0; i < static_count; i++) {
+            int64_t inside = (int64_t)(address - statics[i].address), size = statics[i].nbytes;
+            int64_t away = inside < 0 ? -inside : inside + (int64_t)nbytes - size;
+            if (away >= nearest) continue;
+            nearest = away;
+            kind = OUT_OF_BOUNDS;
+            region = region_count - static_count + i;
+            at = statics[i].at + (inside >= 0 && inside < size ? size : inside);
+        }
+        found(kind, now_thread, 0, site, 0, region, (u64)at);
+    }
     is_broken = 1;  // the access itself might crash or do harm: this block ends here
     to_scheduler(DONE);
 }
@@ -322,86 +358,93 @@ static inline void note(u32 at, u32 lg, u32 site, u32 is_shared) {
     f->next++;
 }
 
-static inline __attribute__((always_inline)) void touch(const void* address, u32 nbytes, u32 lg, int is_write, u32 site) {
+static inline __attribute__((always_inline)) void touch(const void* address, u32 nbytes, u32 lg, int how, u32 site) {
     if (!(flags & TRACE)) return;
     here[3] = site;
     uintptr_t a = (uintptr_t)address;
     u64 o = a - (uintptr_t)fmha_dynamic;
     if (o < dynamic_bytes && o + nbytes <= dynamic_bytes) {
-        if (flags & CHECK) check_shared((u32)o, nbytes, is_write, site);
+        if (flags & CHECK) check_shared((u32)o, nbytes, how, site);
         note((u32)o, lg, site, 1);
         return;
     }
     o = a - (uintptr_t)arena;
     if (o < arena_bytes) {
-        u32 region = region_of((u32)o, 0);
-        if (region == NOWHERE || (u32)o + nbytes > regions[region].first + regions[region].nbytes) found(OUT_OF_BOUNDS, now_thread, 0, site, 0, NOWHERE, o);
-        else if (flags & CHECK) check_device((u32)o, nbytes, is_write, site);
+        u32 region = region_of((u32)o, 0), end = region == NOWHERE ? 0 : regions[region].first + regions[region].nbytes;
+        if ((u32)o + nbytes > end) found(OUT_OF_BOUNDS, now_thread, 0, site, 0, region, region == NOWHERE ? o : end);
+        else if (flags & CHECK) check_device((u32)o, nbytes, how, site);
         note((u32)o, lg, site, 0);
         return;
     }
     for (u32 i = 0; i < static_count; i++) {
         o = a - statics[i].address;
         if (o < statics[i].nbytes && o + nbytes <= statics[i].nbytes) {
-            if (flags & CHECK) check_shared(statics[i].at + (u32)o, nbytes, is_write, site);
+            if (flags & CHECK) check_shared(statics[i].at + (u32)o, nbytes, how, site);
             note(statics[i].at + (u32)o, lg, site, 1);
             return;
         }
     }
-    elsewhere(a, is_write, site);
+    elsewhere(a, nbytes, how != READ, site);
+}
+
+// An access that the source makes in one piece: its address must be a multiple of its size, or a GPU stops there.
+static __attribute__((noinline)) void misaligned(u32 nbytes, u32 site) {
+    found(MISALIGNED, now_thread, nbytes, site, 0, NOWHERE, 0);
+    here[3] = site;
+    is_broken = 1;
+    to_scheduler(DONE);
+}
+static inline __attribute__((always_inline)) void touch_whole(const void* address, u32 nbytes, u32 lg, int how, u32 site) {
+    if (__builtin_expect((uintptr_t)address & (nbytes - 1), 0) && flags & TRACE) misaligned(nbytes, site);
+    touch(address, nbytes, lg, how, site);
 }
 
 // The builder hands each of these one argument more than the compiler knows of: the site.
-#define HOOKS(n, lg)                                                                          \
-    void __tsan_read##n(void* p, u32 site) { touch(p, n, lg, 0, site); }                     \
-    void __tsan_write##n(void* p, u32 site) { touch(p, n, lg, 1, site); }                    \
-    void __tsan_unaligned_read##n(void* p, u32 site) { touch(p, n, lg, 0, site); }           \
-    void __tsan_unaligned_write##n(void* p, u32 site) { touch(p, n, lg, 1, site); }          \
-    void __tsan_volatile_read##n(void* p, u32 site) { touch(p, n, lg, 0, site); }            \
-    void __tsan_volatile_write##n(void* p, u32 site) { touch(p, n, lg, 1, site); }           \
-    void __tsan_unaligned_volatile_read##n(void* p, u32 site) { touch(p, n, lg, 0, site); }  \
-    void __tsan_unaligned_volatile_write##n(void* p, u32 site) { touch(p, n, lg, 1, site); }
+#define HOOKS(n, lg)                                                                                \
+    void __tsan_read##n(void* p, u32 site) { touch_whole(p, n, lg, READ, site); }                   \
+    void __tsan_write##n(void* p, u32 site) { touch_whole(p, n, lg, WRITE, site); }                 \
+    void __tsan_unaligned_read##n(void* p, u32 site) { touch(p, n, lg, READ, site); }               \
+    void __tsan_unaligned_write##n(void* p, u32 site) { touch(p, n, lg, WRITE, site); }             \
+    void __tsan_volatile_read##n(void* p, u32 site) { touch_whole(p, n, lg, READ, site); }          \
+    void __tsan_volatile_write##n(void* p, u32 site) { touch_whole(p, n, lg, WRITE, site); }        \
+    void __tsan_unaligned_volatile_read##n(void* p, u32 site) { touch(p, n, lg, READ, site); }      \
+    void __tsan_unaligned_volatile_write##n(void* p, u32 site) { touch(p, n, lg, WRITE, site); }
 HOOKS(1, 0)
 HOOKS(2, 1)
 HOOKS(4, 2)
 HOOKS(8, 3)
 HOOKS(16, 4)
-static void each_word(const char* p, size_t nbytes, int is_write, u32 site) {
-    for (; nbytes >= 4; p += 4, nbytes -= 4) touch(p, 4, 2, is_write, site);
-    for (; nbytes; p++, nbytes--) touch(p, 1, 0, is_write, site);
+static void each_word(const char* p, size_t nbytes, int how, u32 site) {
+    for (; nbytes >= 4; p += 4, nbytes -= 4) touch(p, 4, 2, how, site);
+    for (; nbytes; p++, nbytes--) touch(p, 1, 0, how, site);
 }
-void __tsan_read_range(void* p, size_t n, u32 site) { each_word(p, n, 0, site); }
-void __tsan_write_range(void* p, size_t n, u32 site) { each_word(p, n, 1, site); }
+void __tsan_read_range(void* p, size_t n, u32 site) { each_word(p, n, READ, site); }
+void __tsan_write_range(void* p, size_t n, u32 site) { each_word(p, n, WRITE, site); }
+// A copy has two sites, one after the other: where it reads, and where it writes.
 void* __tsan_memcpy(void* to, const void* from, size_t n, u32 site) {
-    each_word(from, n, 0, site);
-    each_word(to, n, 1, site);
+    each_word(from, n, READ, site);
+    each_word(to, n, WRITE, site + 1);
     return memcpy(to, from, n);
 }
 void* __tsan_memmove(void* to, const void* from, size_t n, u32 site) {
-    each_word(from, n, 0, site);
-    each_word(to, n, 1, site);
+    each_word(from, n, READ, site);
+    each_word(to, n, WRITE, site + 1);
     return memmove(to, from, n);
 }
 void* __tsan_memset(void* to, int value, size_t n, u32 site) {
-    each_word(to, n, 1, site);
+    each_word(to, n, WRITE, site);
     return memset(to, value, n);
 }
 void __tsan_init(void) {}
 void __tsan_func_entry(void* p) { (void)p; }
 void __tsan_func_exit(void) {}
+// g++ asks at every call whether an array of a class type, such as `__shared__ __half tile[64]`, has been constructed.
+u8 __tsan_atomic8_load(const volatile u8* p, int order) { return (void)order, *p; }
+int __cxa_guard_acquire(u64* guard) { return !*(u8*)guard; }
+void __cxa_guard_release(u64* guard) { *(u8*)guard = 1; }
 
-void fmha_vector_copy(void* to, const void* from, size_t n, u32 site) {
-    touch(from, (u32)n, n == 16 ? 4 : 3, 0, site);
-    touch(to, (u32)n, n == 16 ? 4 : 3, 1, site);
-    memcpy(to, from, n);
-}
-// Atomics are ordered: they are counted, but are no race and may find what nothing wrote only if nothing did.
-static void atomic_access(void* p, u32 site) {
-    u32 kept = flags;
-    flags &= ~(u32)CHECK;
-    touch(p, 4, 2, 1, site);
-    flags = kept;
-}
+// Atomic operations do not race with one another, but with plain accesses. Each counts as one store.
+static void atomic_access(void* p, u32 site) { touch_whole(p, 4, 2, UPDATE, site); }
 float fmha_atomic_add_f32(float* p, float value, u32 site) {
     atomic_access(p, site);
     u32 old = __atomic_load_n((u32*)p, __ATOMIC_RELAXED), new_bits;
@@ -413,10 +456,23 @@ float fmha_atomic_add_f32(float* p, float value, u32 site) {
     } while (!__atomic_compare_exchange_n((u32*)p, &old, new_bits, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return f;
 }
+static int combined(int old, int value, int operation) {
+    switch (operation) {
+        case 0: return (int)((u32)old + (u32)value);
+        case 1: return old > value ? old : value;
+        case 2: return old < value ? old : value;
+        case 3: return (u32)old > (u32)value ? old : value;
+        case 4: return (u32)old < (u32)value ? old : value;
+        case 5: return old & value;
+        case 6: return old | value;
+        case 7: return old ^ value;
+        default: return value;
+    }
+}
 int fmha_atomic_i32(int* p, int value, int operation, u32 site) {
     atomic_access(p, site);
     int old = __atomic_load_n(p, __ATOMIC_RELAXED), made;
-    do made = operation == 0 ? old + value : old > value ? old : value;
+    do made = combined(old, value, operation);
     while (!__atomic_compare_exchange_n(p, &old, made, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return old;
 }
@@ -466,11 +522,15 @@ void fmha_warp_do(void (*work)(void** lanes), void* lane, u32 line) {
     in_warp(TOGETHER, 0xffffffffu, 0, 0, line);
 }
 
+static void take_logs(u32 warp);
+
 // Lets go all lanes whose warp operation all lanes of its mask have reached; whether there were any.
 static int resolve(u32 warp) {
     Fiber* lane = fibers + warp * 32;
     u32 lanes = threads - warp * 32 < 32 ? threads - warp * 32 : 32;
-    int any = 0;
+    int any = 0, is_together = 1;
+    for (u32 l = 0; l < lanes; l++) is_together &= lane[l].state == IN_WARP || lane[l].state == DONE;
+    if (is_together && flags & TRACE) take_logs(warp);
     for (u32 l = 0; l < lanes; l++) {
         if (lane[l].state != IN_WARP) continue;
         u32 mask = lane[l].mask, here = 0;
@@ -492,11 +552,12 @@ static int resolve(u32 warp) {
         for (u32 k = 0; k < lanes; k++) {
             if (!(here >> k & 1)) continue;
             u32 source = (u32)lane[k].source & 31;
-            lane[k].result = lane[k].warp_kind == BALLOT ? ballot : here >> source & 1 ? lane[source].value : lane[k].value;
+            // What comes from a lane that takes no part is undefined: NaN, so that it is noticed.
+            lane[k].result = lane[k].warp_kind == BALLOT ? ballot : here >> source & 1 ? lane[source].value : ~0ull;
         }
         for (u32 k = 0; k < lanes; k++)
             if (here >> k & 1) lane[k].state = READY;
-        warp_epoch[warp]++;
+        warp_operations[warp]++;
         any = 1;
     }
     return any;
@@ -604,13 +665,11 @@ static void count_request(u32 what, const u32* at, const u8* lane, u32 n) {
             u32 apart = step >> 2, banks = apart ? 32u >> (__builtin_ctz(apart) > 5 ? 5 : __builtin_ctz(apart)) : 32;
             wavefronts = apart ? (n + banks - 1) / banks : 1;
             ideal = 1;
-        } else if (!uneven && !step) {
-            wavefronts = ideal = 1;
         } else {
-            for (u32 i = 0; i < n; i += part, ideal++) {  // wide accesses go out half a warp, or a quarter, at a time
-                u32 m = 0;
-                for (u32 k = i; k < n && k < i + part; k++)
-                    for (u32 w = at[k] >> 2; w <= (at[k] + nbytes - 1) >> 2; w++) word[m++] = w;
+            for (u32 i = 0; i < n; ideal++) {  // wide accesses go out half a warp, or a quarter, at a time
+                u32 m = 0, group = lane[i] / part;
+                for (; i < n && lane[i] / part == group; i++)
+                    for (u32 w = at[i] >> 2; w <= (at[i] + nbytes - 1) >> 2; w++) word[m++] = w;
                 wavefronts += wavefronts_of(word, m);
             }
         }
@@ -629,98 +688,57 @@ static void count_request(u32 what, const u32* at, const u8* lane, u32 n) {
     }
 }
 
-// The lanes of a warp wait: what they did becomes requests. Lanes that went the same way have equal logs, entry by entry;
-// where they did not, the k-th time of one site goes with the k-th time of the same site in other lanes.
+// The lanes of a warp wait: what they did becomes requests. The warp goes through its program as the hardware does: of
+// the accesses that come next in each lane, the one that stands first in the program is done, by all lanes that are
+// there. So lanes that took a branch catch up with those that did not, and a loop is left by all together.
+// Logs are used up, unless one was full: what a lane did beyond the last access in it has to wait for the rest.
 static void take_logs(u32 warp) {
     Fiber* lane = fibers + warp * 32;
-    u32 lanes = threads - warp * 32 < 32 ? threads - warp * 32 : 32, n = 0, shortest = LOG, longest = 0;
-    const Access* log[32];
-    u32 length[32];
-    u8 number[32];
+    u32 lanes = threads - warp * 32 < 32 ? threads - warp * 32 : 32, n = 0, shortest = LOG, i = 0;
+    const Access *next[32], *end[32];
+    u32 at[32];
+    u8 number[32], who[32];
     is_detailed = launch_index == job->detail_launch && block_index == job->detail_block && warp == job->detail_warp &&
                   interval >= job->detail_first && interval <= job->detail_last;
     for (u32 l = 0; l < lanes; l++) {
         u32 m = (u32)(lane[l].next - lane[l].log);
         if (!m) continue;
-        log[n] = lane[l].log;
-        length[n] = m;
+        next[n] = lane[l].log;
+        end[n] = lane[l].next;
         number[n++] = (u8)l;
         shortest = m < shortest ? m : shortest;
-        longest = m > longest ? m : longest;
     }
     if (!n) return;
-    u32 at[32], i = 0;
-    for (; i < shortest; i++) {
-        u32 what = log[0][i].what, differs = 0;
+    for (; i < shortest; i++) {  // most often all lanes go the same way
+        u32 what = next[0]->what, differs = 0;
         for (u32 l = 0; l < n; l++) {
-            at[l] = log[l][i].at;
-            differs |= log[l][i].what ^ what;
+            at[l] = next[l]->at;
+            differs |= next[l]->what ^ what;
         }
         if (differs) break;
         count_request(what, at, number, n);
+        for (u32 l = 0; l < n; l++) next[l]++;
     }
-    if (i < longest) {
-        // Entry e of lane l is the rank-th of its site; requests of one (site, rank) are gathered by sorting their keys.
-        static struct {
-            u32 what, rank, lane, at;
-        }* rest;
-        static u32 room;
-        static u32 seen[MAX_SITES * 2], seen_by[MAX_SITES * 2], turn;
-        u32 m = 0, total = 0;
-        for (u32 l = 0; l < n; l++) total += length[l] > i ? length[l] - i : 0;
-        if (total > room) {
-            rest = realloc(rest, (room = 2 * total) * sizeof *rest);
-            if (!rest) _exit(8);
-        }
+    for (int is_open = 1;;) {
+        u32 what = ~0u, m = 0;
         for (u32 l = 0; l < n; l++) {
-            turn++;
-            for (u32 e = i; e < length[l]; e++) {
-                u32 what = log[l][e].what, key = (what >> 4) * 2 + (what & 1);
-                if (seen_by[key] != turn) seen_by[key] = turn, seen[key] = 0;
-                rest[m].what = what;
-                rest[m].rank = seen[key]++;
-                rest[m].lane = l;
-                rest[m++].at = log[l][e].at;
-            }
+            if (next[l] < end[l]) what = next[l]->what < what ? next[l]->what : what;
+            else if (lane[number[l]].state == LOG_FULL) is_open = 0;
         }
-        // Buckets by (site, rank): a counting sort over first appearances keeps this linear.
-        static u32 *bucket_of, *bucket_size, bucket_room;
-        if (total + 1 > bucket_room) {
-            bucket_room = 2 * (total + 1);
-            bucket_of = realloc(bucket_of, bucket_room * sizeof *bucket_of);
-            bucket_size = realloc(bucket_size, bucket_room * sizeof *bucket_size);
-            if (!bucket_of || !bucket_size) _exit(8);
+        if (!is_open || what == ~0u) break;
+        for (u32 l = 0; l < n; l++) {
+            if (next[l] == end[l] || next[l]->what != what) continue;
+            at[m] = next[l]++->at;
+            who[m++] = number[l];
         }
-        static u32 base[MAX_SITES * 2], base_turn[MAX_SITES * 2], base_most[MAX_SITES * 2], bases[MAX_SITES * 2];
-        u32 base_count = 0;
-        turn++;
-        for (u32 e = 0; e < m; e++) {
-            u32 key = (rest[e].what >> 4) * 2 + (rest[e].what & 1);
-            if (base_turn[key] != turn) base_turn[key] = turn, base_most[key] = 0, bases[base_count++] = key;
-            if (rest[e].rank + 1 > base_most[key]) base_most[key] = rest[e].rank + 1;
-        }
-        u32 buckets = 0;
-        for (u32 b = 0; b < base_count; b++) base[bases[b]] = buckets, buckets += base_most[bases[b]];
-        memset(bucket_size, 0, buckets * sizeof *bucket_size);
-        static u32 *gathered, gathered_room;
-        if (buckets * 32 > gathered_room) {
-            gathered = realloc(gathered, (gathered_room = buckets * 64) * 2 * sizeof *gathered);
-            if (!gathered) _exit(8);
-        }
-        for (u32 e = 0; e < m; e++) {
-            u32 key = (rest[e].what >> 4) * 2 + (rest[e].what & 1), b = base[key] + rest[e].rank;
-            bucket_of[b] = rest[e].what;
-            u32 place = b * 32 + bucket_size[b]++;
-            gathered[2 * place] = rest[e].at;
-            gathered[2 * place + 1] = number[rest[e].lane];
-        }
-        for (u32 b = 0; b < buckets; b++) {
-            u8 who[32];
-            for (u32 k = 0; k < bucket_size[b]; k++) at[k] = gathered[2 * (b * 32 + k)], who[k] = (u8)gathered[2 * (b * 32 + k) + 1];
-            if (bucket_size[b]) count_request(bucket_of[b], at, who, bucket_size[b]);
-        }
+        count_request(what, at, who, m);
     }
-    for (u32 l = 0; l < lanes; l++) lane[l].next = lane[l].log;
+    for (u32 l = 0; l < n; l++) {
+        Fiber* f = &lane[number[l]];
+        size_t rest = (size_t)(end[l] - next[l]);
+        if (rest && next[l] != f->log) memmove(f->log, next[l], rest * sizeof *f->log);
+        f->next = f->log + rest;
+    }
 }
 
 static void end_interval(u32 line) {
@@ -755,6 +773,7 @@ static void begin_fiber(void) {
 static void run_lane(u32 thread) {
     now = &fibers[thread];
     now_thread = thread;
+    now_stamp = stamp_of(thread);
     here[2] = thread;
     fmha_switch(&scheduler_sp, now->sp);
 }
@@ -764,7 +783,8 @@ static void run_block(u32 block) {
     block_index = block;
     here[1] = block;
     is_broken = 0;
-    first_epoch = ++epoch;
+    barriers = 0;
+    memset(warp_operations, 0, sizeof warp_operations);
     for (u32 t = 0; t < threads; t++) {
         Fiber* f = &fibers[t];
         Access* log = f->log;
@@ -791,13 +811,17 @@ static void run_block(u32 block) {
                 if (is_full) {
                     take_logs(warp);
                     for (u32 t = first; t < end; t++)
-                        if (fibers[t].state == LOG_FULL) fibers[t].state = READY;
+                        if (fibers[t].state == LOG_FULL && fibers[t].next < fibers[t].log + LOG) fibers[t].state = READY;
                 } else if (!is_waiting) {
                     break;
                 } else if (!resolve(warp)) {
-                    u32 stuck = first;
+                    u32 stuck = first, absent = first;
                     while (fibers[stuck].state != IN_WARP) stuck++;
-                    found(WARP_WAITS, stuck, 0, 0, 0, 0, fibers[stuck].line);
+                    const Fiber* f = &fibers[stuck];
+                    while (!(f->mask >> (absent - first) & 1) || fibers[absent].state == DONE ||
+                           (fibers[absent].state == IN_WARP && fibers[absent].mask == f->mask && fibers[absent].warp_kind == f->warp_kind))
+                        absent++;
+                    found(WARP_WAITS, stuck, absent, 0, 0, fibers[absent].line, f->line);
                     is_broken = 1;
                     break;
                 }
@@ -817,10 +841,9 @@ static void run_block(u32 block) {
                 a_done = t;
                 continue;
             }
-            if (!waiting) a_waiting = t;
+            if (!waiting) a_waiting = t, line = f->line;
             else if (f->line != line) found(BARRIERS_DIFFER, t, a_waiting, 0, 0, f->line, line);
             waiting++;
-            line = f->line;
             all &= f->vote;
             any |= f->vote;
             votes += f->vote;
@@ -828,7 +851,7 @@ static void run_block(u32 block) {
         end_interval(line);
         if (!waiting) return;
         if (a_done < threads) found(BARRIER_MISSED, a_done, a_waiting, 0, 0, 0, line);
-        epoch++;
+        barriers++;
         for (u32 t = 0; t < threads; t++) {
             Fiber* f = &fibers[t];
             if (f->state != AT_BARRIER) continue;
@@ -847,6 +870,7 @@ static void prepare(u32 index) {
     launch_index = index;
     launch = (const Launch*)((char*)job + job->launches_at) + index;
     here[0] = index;
+    here[3] = 0;
     threads = (u32)launch->block;
     warps = (threads + 31) / 32;
     dynamic_bytes = (u32)launch->smem;
@@ -894,11 +918,34 @@ static void work(void) {
         u64 block = job->blocks ? chosen[b] : b;
         if (block < launch->grid) run_block((u32)block);
     }
+    here[2] = NOBODY;
     save(FINDINGS, findings, finding_count * sizeof(Finding));
     finding_count = 0;
     for (int k = 0; k < KINDS; k++)
         if (fflush(files[k])) _exit(7);
 }
+
+#ifdef __linux__
+// Where the process begins if the builder linked without the C library's own beginnings, which a compiler from a package
+// would have to build first. Otherwise theirs wins over this one.
+int main(int count, char** words);
+int __libc_start_main(int (*)(int, char**), int, char**, void (*)(int, char**, char**), void (*)(void), void (*)(void), void*);
+extern void (*__init_array_start[])(int, char**, char**) __attribute__((weak, visibility("hidden")));
+extern void (*__init_array_end[])(int, char**, char**) __attribute__((weak, visibility("hidden")));
+static void initialize(int count, char** words, char** environment) {
+    for (void (**f)(int, char**, char**) = __init_array_start; f < __init_array_end; f++) (*f)(count, words, environment);
+}
+__attribute__((used, visibility("hidden"))) void fmha_begin(u64* stack, void (*at_end)(void)) {
+    __libc_start_main(main, (int)stack[0], (char**)(stack + 1), initialize, NULL, at_end, stack);
+}
+#ifdef __x86_64__
+__asm__(".text\n.weak _start\n_start:\n"
+        "  xorl %ebp, %ebp\n  movq %rsp, %rdi\n  movq %rdx, %rsi\n  andq $-16, %rsp\n  call fmha_begin\n  hlt\n");
+#else
+__asm__(".text\n.weak _start\n_start:\n"
+        "  mov x29, xzr\n  mov x30, xzr\n  mov x1, x0\n  mov x0, sp\n  bl fmha_begin\n  brk #1\n");
+#endif
+#endif
 
 int main(int count, char** words) {
     if (count < 2) return 2;
@@ -915,12 +962,13 @@ int main(int count, char** words) {
     flags = (u32)job->flags;
     buffer_count = (u32)job->buffers;
     for (u32 i = 0; i < buffer_count; i++) regions[i] = (Region){(u32)buffers[i].offset, (u32)buffers[i].nbytes};
-    is_written = reserve(arena_bytes / GRAIN + 64, MAP_SHARED);
-    device_shadow = reserve((arena_bytes / GRAIN + 64) * sizeof *device_shadow, MAP_SHARED);
-    device_site = reserve((arena_bytes / GRAIN + 64) * sizeof *device_site, MAP_SHARED);
+    grain_bits = flags >> GRAIN_BIT;
+    is_written = reserve(grains((u32)arena_bytes) + 64, MAP_SHARED);
+    device_shadow = reserve((grains((u32)arena_bytes) + 64) * sizeof *device_shadow, MAP_SHARED);
+    locks = reserve(LOCKS * sizeof *locks, MAP_SHARED);
     for (u32 i = 0; i < buffer_count; i++)
-        if (buffers[i].is_input) memset(is_written + buffers[i].offset / GRAIN, 1, (buffers[i].nbytes + GRAIN - 1) / GRAIN);
-    shared_shadow = reserve((size_t)SHADOWED / GRAIN * sizeof *shared_shadow, MAP_PRIVATE);
+        if (buffers[i].is_input) memset(is_written + (buffers[i].offset >> grain_bits), 1, grains((u32)buffers[i].nbytes));
+    shared_shadow = reserve(((size_t)SHADOWED >> grain_bits) * sizeof *shared_shadow, MAP_PRIVATE);
     stacks = reserve((size_t)STACK * (MAX_THREADS + 1), MAP_PRIVATE);
     stacks = (char*)(((uintptr_t)stacks + STACK - 1) & ~(uintptr_t)(STACK - 1));
     u32 most = 0;
@@ -942,6 +990,8 @@ int main(int count, char** words) {
     constants_bytes = (uintptr_t)&__bss_start - constants_first;
 #endif
     open_files(words[1], 0);
+    pid_t children[MAX_PROCESSES] = {0};
+    if (job->launches > MAX_LAUNCHES || job->processes > MAX_PROCESSES) return 9;
     for (u32 l = 0; l < job->launches && !job->stop; l++) {
         job->next_block = 0;
         prepare(l);
@@ -951,7 +1001,7 @@ int main(int count, char** words) {
         while (helpers + 1 < job->processes && helpers + 1 < blocks) {
             pid_t child = fork();
             if (child < 0) break;
-            helpers++;
+            children[++helpers] = child;
             if (child) continue;
             open_files(words[1], helpers);
             prepare(l);
@@ -961,9 +1011,12 @@ int main(int count, char** words) {
         work();
         for (u32 h = 0; h < helpers; h++) {
             int status;
-            if (wait(&status) < 0) return 6;
+            pid_t ended = wait(&status);
+            if (ended < 0) return 6;
             if (status) {
                 job->stop = 1;
+                for (u32 k = 1; k <= helpers; k++)
+                    if (children[k] == ended) job->culprit = k;
                 if (WIFSIGNALED(status)) raise(WTERMSIG(status));
                 return WEXITSTATUS(status);
             }

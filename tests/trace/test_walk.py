@@ -1,0 +1,104 @@
+"""A warp followed lane by lane: what it is seen to do adds up to what was counted, and lies where it should."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fmha import Problem, Tiling
+from fmha.kernels import KERNELS, Kernel
+from fmha.trace import Detail, Trace
+from fmha.trace.lines import MEASURES, by_line
+from fmha.trace.walk import Stop, visits, walk
+from fmha.units import ceil_div
+from tests.trace.support import line_of, traced
+
+RAGGED = Problem(N=50, d=33, H=2, causal="br")
+SMALL = Problem(N=20, d=33, causal="br")
+
+
+def steps(kernel: Kernel, p: Problem, t: Tiling, cache: Path, launch: int, block: int, warp: int) -> tuple[Stop, ...]:
+    """All stops of one warp."""
+    run = traced(
+        kernel, p, t, cache, flops=False, check=False, blocks=[block], detail=Detail(block, warp, 0, 10_000, launch)
+    )
+    return walk(run, launch, 0, 10_000)
+
+
+@pytest.mark.parametrize("number", KERNELS)
+def test_the_warps_of_a_block_add_up_to_its_counts(number: str, cache: Path) -> None:
+    kernel, block, tiling = KERNELS[number], 0, Tiling(8, 16)
+    counted = traced(kernel, SMALL, tiling, cache, flops=False, blocks=[block])
+    for launch, plan in enumerate(counted.plan.launches):
+        seen: Counter[tuple[int, str, bool, str]] = Counter()
+        for warp in range(ceil_div(plan.block, 32)):
+            for stop in steps(kernel, SMALL, tiling, cache, launch, block, warp):
+                for request in stop.requests:
+                    key = (request.line, request.array, request.is_write)
+                    is_shared = request.space == "shared"
+                    seen[*key, "requests"] += 1
+                    seen[*key, "lanes"] += request.lanes
+                    seen[*key, "wavefronts" if is_shared else "sectors"] += request.cost
+                    seen[*key, "ideal_wavefronts" if is_shared else "ideal_sectors"] += request.least
+                    assert all((request.element(k) is None) == (request.offsets[k] is None) for k in range(32))
+        expected: Counter[tuple[int, str, bool, str]] = Counter()
+        names = ("requests", "lanes", "wavefronts", "sectors", "ideal_wavefronts", "ideal_sectors")
+        for count in counted.counts:
+            if count.function == plan.function:
+                for name in names:
+                    expected[count.line, count.array, count.is_write, name] += getattr(count, name)
+        assert +seen == +expected
+
+
+def test_the_conflict_of_the_tutorials_kernel(cache: Path) -> None:
+    kernel, p = KERNELS["02"], Problem(N=64, d=64)
+    found = steps(kernel, p, Tiling(32, 32), cache, 0, 1, 3)
+    scores = next(s for s in found if s.phase and s.phase.maths == "S = QK^T")
+    worst = scores.requests[scores.worst]
+    assert (worst.line, worst.array, worst.cost, worst.least) == (line_of(kernel, "score += Qi["), "Kj", 32, 1)
+    assert [worst.element(lane) for lane in range(32)] == [(lane, 0) for lane in range(32)]
+    assert scores.barrier == line_of(kernel, "a row of Sij was filled")
+    softmax = next(s for s in found if s.phase and s.phase.names[0] == "m_new")
+    assert {r.lanes for r in softmax.requests} == {1}, "a thread owns a row"
+    loads = next(s for s in found if s.phase and s.phase.names[0] == "Qi")
+    assert loads.requests[0].element(5) == (0, 0, 32 + 96 // 64, 96 % 64 + 5), "block 1, warp 3: thread 101"
+
+
+def test_visits_are_those_of_the_tiles_that_the_mask_leaves(cache: Path) -> None:
+    run = traced(KERNELS["02"], RAGGED, Tiling(16, 8), cache, flops=False)
+    intervals = run.raw.intervals
+    for block in range(run.plan.launches[0].grid):
+        turns = visits(run, 0, block)
+        last_row = min(16 * (block % 4) + 15, 49)
+        assert [turn.tile for turn in turns] == list(range(last_row // 8 + 1))
+        covered = [i for turn in turns for i in range(turn.first, turn.last + 1)]
+        assert covered == list(range(int((intervals["block"] == block).sum())))
+
+
+def test_a_warp_that_only_waits_is_told(cache: Path) -> None:
+    """With 64 keys a tile, odd warps hold no first column: they have no part in the softmax."""
+    found = steps(KERNELS["02"], Problem(N=64, d=8), Tiling(2, 64), cache, 0, 0, 1)
+    waiting = [s for s in found if not s.requests]
+    barriers = [s.barrier for s in waiting]
+    assert line_of(KERNELS["02"], "P, alpha, beta were written") in barriers
+    assert line_of(KERNELS["02"], "a row of Sij was filled") not in barriers
+    assert all(s.phase is None and s.worst == 0 for s in waiting)
+
+
+@pytest.mark.parametrize("number", KERNELS)
+def test_lines_add_up_to_the_run(number: str, cache: Path) -> None:
+    run: Trace = traced(KERNELS[number], RAGGED, Tiling(16, 8), cache)
+    used = by_line(run)
+    whole = {measure: sum(use.value(measure) for use in used.values()) for measure in MEASURES}
+    assert whole == {
+        "wavefronts": sum(c.wavefronts for c in run.counts),
+        "conflicts": sum(c.wavefronts - c.ideal_wavefronts for c in run.counts),
+        "global": run.requested_bytes,
+        "wasted": sum(c.sectors - c.ideal_sectors for c in run.counts),
+        "flops": int(run.flops_raw["count"].sum()),
+    }
+    assert whole["global"] and whole["wasted"] and whole["flops"]
+    with pytest.raises(KeyError):
+        next(iter(used.values())).value("time")
