@@ -112,11 +112,13 @@ class Trace:
             array = regions[region] if region < len(regions) else None
             is_shared = array.space == "shared" if array else sums["sectors"][index] == 0
             phase = phase_at(self.phases, site.line) if site.file == self.kernel.file else None
-            numbers = [int(sums[name][index]) for name in sums]
+            requests, lanes, nbytes, *rest = (int(sums[name][index]) for name in sums)
+            sectors, ideal_sectors, wavefronts, ideal_wavefronts = rest
             count = Count(
                 site.file, site.line, self.plan.launches[launch].function, phase.maths if phase else None,
-                array.name if array else "?", "shared" if is_shared else "global", site.is_write, numbers[2] // max(1, numbers[1]),
-                numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], int(widest[index]),
+                array.name if array else "?", "shared" if is_shared else "global", site.is_write,
+                nbytes // max(1, lanes), requests, lanes, nbytes, sectors, ideal_sectors, wavefronts, ideal_wavefronts,
+                int(widest[index]),
             )  # fmt: skip
             made.append(count)
         return tuple(sorted(made, key=lambda c: (c.file, c.line, c.function, c.array, c.is_write)))
