@@ -62,6 +62,7 @@ TABLE: dict[str, Layer] = {
     "gpu": layer("fmha/gpu/**/*.py", "numpy", "fmha " + ALL_CORE + " fmha.gpu*", lazy="pycuda pynvml torch"),
     "trace": layer("fmha/trace/**/*.py", "numpy", ALL_CORE + " fmha.trace*"),
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
+    "example": layer("fmha/docs/**/*.py", "", "fmha"),
     "figures": layer("fmha/figures/**/*.py", "numpy plotly", "fmha fmha.figures* " + ALL_CORE),
     "chart": layer("fmha/chart/**/*.py", "", ""),
     "lecture": layer(

@@ -1,4 +1,4 @@
-"""Run the cells below and write them with what they print and show: `python docs/make_notebook.py`.
+"""Run the cells below and write them with what they print and show: `python fmha/docs/make_notebook.py`.
 
 The result, watch_a_run.ipynb, opens in Jupyter and VS Code; the player in it plays without running anything.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent.parent))
 FILE = HERE / "watch_a_run.ipynb"
 
 # Text between the cells is Markdown, the rest is code.

@@ -21,11 +21,11 @@ def texts(notebook: dict[str, Any]) -> list[Any]:
 
 
 def test_the_notebook_in_the_docs_is_what_its_script_makes() -> None:
-    spec = importlib.util.spec_from_file_location("make_notebook", ROOT / "docs" / "make_notebook.py")
+    spec = importlib.util.spec_from_file_location("make_notebook", ROOT / "fmha" / "docs" / "make_notebook.py")
     assert spec and spec.loader
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    kept = json.loads((ROOT / "docs" / "watch_a_run.ipynb").read_text(encoding="utf-8"))
+    kept = json.loads((ROOT / "fmha" / "docs" / "watch_a_run.ipynb").read_text(encoding="utf-8"))
     assert texts(kept) == texts(script.executed())
     assert kept["nbformat"] == 4 and texts(kept)[-1][-1]
     assert "O is right: True" in json.dumps(kept)
