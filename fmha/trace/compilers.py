@@ -43,13 +43,24 @@ class CppCompiler:
         # What the source copies by a call stays a call, and a loop does not become one.
         calls = tuple(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))
         if self.family == "gcc":
-            # Marks where statements begin: what is inlined from a header belongs to the statement before it.
-            marks = ("-gstatement-frontiers", "-ginline-points")
-            return ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", *calls, *marks)
-        inner = ("-tsan-instrument-read-before-write=1", "-tsan-instrument-func-entry-exit=0")
-        alone = ("-fno-vectorize", "-fno-slp-vectorize")  # several accesses would become one
-        level = ("-Xclang", "-O1") if self.family == "zig" else ()  # of its own accord it takes -O1 for -O2
-        return ("-fsanitize=thread", *(word for flag in inner for word in ("-mllvm", flag)), *calls, *alone, *level)
+            # Marks where statements begin, in the order of the source: what is inlined from a header belongs to the
+            # statement before it. Threaded jumps would give a line several places, and anchors keep the distance
+            # between shared variables.
+            more = ["-gstatement-frontiers", "-ginline-points", "-fno-reorder-blocks", "-fno-thread-jumps"]
+            more += ["-fno-section-anchors", "--param=tsan-instrument-func-entry-exit=0"]
+            # Sums stay in memory if the source has them there.
+            more += ["-fno-move-loop-stores"] * (self._major >= 12)
+            return ("-fsanitize=thread", *calls, *more)
+        # Vectors would make one access of several. A call of expf may change memory, as g++ has it everywhere.
+        more = ["-fno-vectorize", "-fno-slp-vectorize", "-fmath-errno"]
+        more += ["-Xclang", "-O1"] * (self.family == "zig")  # of its own accord it takes -O1 for -O2
+        inner = ("tsan-instrument-read-before-write=1", "tsan-instrument-func-entry-exit=0", "disable-licm-promotion")
+        return ("-fsanitize=thread", *calls, *more, *(word for flag in inner for word in ("-mllvm", f"-{flag}")))
+
+    @property
+    def _major(self) -> int:
+        found = re.search(r"\b(\d+)\.\d+\.\d+", self.version)
+        return int(found[1]) if found else 0
 
     @property
     def for_c(self) -> tuple[str, ...]:

@@ -440,6 +440,7 @@ void __tsan_func_entry(void* p) { (void)p; }
 void __tsan_func_exit(void) {}
 // g++ asks at every call whether an array of a class type, such as `__shared__ __half tile[64]`, has been constructed.
 u8 __tsan_atomic8_load(const volatile u8* p, int order) { return (void)order, *p; }
+u64 __tsan_atomic64_load(const volatile u64* p, int order) { return (void)order, *p; }
 int __cxa_guard_acquire(u64* guard) { return !*(u8*)guard; }
 void __cxa_guard_release(u64* guard) { *(u8*)guard = 1; }
 
