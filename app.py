@@ -19,10 +19,13 @@ HERE = Path(__file__).resolve().parent
 # their file name with hyphens, for example /memory-wall.
 MENU: dict[str, list[tuple[str, str]]] = {
     "Learn": [
+        ("learn/guided_lecture.py", "Guided lecture"),
         ("learn/attention.py", "Attention"),
         ("learn/memory_wall.py", "The memory wall"),
         ("learn/online_softmax.py", "Online softmax"),
         ("learn/worked_example.py", "Worked example"),
+        ("learn/glossary.py", "Glossary"),
+        ("learn/references.py", "References"),
     ],
     "Lab": [
         ("lab/tiles_in_motion.py", "Tiles in motion"),
@@ -34,6 +37,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/tile_map.py", "Tile map"),
         ("lab/roofline.py", "Roofline"),
         ("lab/paper_check.py", "Paper check"),
+        ("lab/api.py", "Python API"),
     ],
 }
 

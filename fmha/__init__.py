@@ -7,11 +7,13 @@
     run = simulate(problem, Tiling(Br=8, Bc=8), inputs.Q, inputs.K, inputs.V)
     run.O, run.LSE, run.m, run.l, run.alpha, run.events
     traffic(problem, Tiling(8, 8)).requested_bytes
+    show(run)                                          # the player, in a notebook; fmha.export makes files of it
 
 Importing this package loads NumPy and nothing heavier.
 """
 
 from fmha.errors import FmhaError
+from fmha.export.notebook import Shown, show
 from fmha.inputs import Inputs, load
 from fmha.problem import Problem, Tiling
 from fmha.reference import Attention, reference
@@ -25,10 +27,12 @@ __all__ = [
     "Inputs",
     "Problem",
     "Run",
+    "Shown",
     "Tiling",
     "Traffic",
     "load",
     "reference",
+    "show",
     "simulate",
     "traffic",
 ]

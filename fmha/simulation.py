@@ -56,6 +56,12 @@ class Run:
     events: NDArray[np.void]
     tiles: TileRecord | None = None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the player, or in a sentence why this run has none."""
+        from fmha.export.notebook import repr_html  # here: nothing else in the core knows pictures
+
+        return repr_html(self)
+
     def state_at(self, event: int) -> WorkerState:
         """The state of that event's worker right after row `event` of the event table.
 

@@ -10,14 +10,24 @@ import sys
 from collections.abc import Sequence
 
 from fmha import FmhaError, __version__
-from fmha.cli import bench, kernels, simulate, trace, traffic
+from fmha.cli import bench, export, kernels, simulate, trace, traffic, words
 from fmha.cli.options import Parser, joined_negatives
 
-COMMANDS = (traffic, simulate, kernels, trace, bench)
+COMMANDS = (traffic, simulate, export, kernels, trace, bench, words)
 
-_EPILOG = """examples:
-  python -m fmha traffic --N 4096 --d 64
+_WHAT = """Attention, tile by tile: results, and the bytes that they cost.
+
+O = softmax(Q K^T / sqrt(d)) V for N tokens, H heads of d numbers each. A worker keeps Br rows of
+Q and streams K and V past them in tiles of Bc rows. No GPU is needed, but for bench.
+`python -m fmha words alpha` explains a symbol; COMMAND --help explains a command."""
+_EPILOG = """begin here:
+  python -m fmha traffic --N 4096 --d 64      how many bytes, for which tensor
+  python -m fmha traffic --N 4096 --d 64 --order naive    the same without tiles: compare
+  python -m fmha simulate --N 8 --d 4 --Br 2 --Bc 2       every number of a small run
+
+more examples:
   python -m fmha simulate --input sentence --layer 3 --head 1
+  python -m fmha export --format html --N 128 --d 32 --Br 8 --Bc 8 --out run.html
   python -m fmha kernels
   python -m fmha trace --N 256 --d 64
   python -m fmha bench --N 4096 --H 16 --d 64
@@ -27,7 +37,7 @@ _EPILOG = """examples:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return the exit code: 0, or 2 for a request that cannot be met."""
-    parser = Parser(prog="python -m fmha", description="Attention, tile by tile: results and bytes.", epilog=_EPILOG)
+    parser = Parser(prog="python -m fmha", description=_WHAT, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"fmha {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS:
@@ -35,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(joined_negatives(arguments))
     if options.command is None:
         parser.error(
-            "no command was given: use " + ", ".join(command.__name__.rpartition(".")[2] for command in COMMANDS)
+            "no command was given: use "
+            + ", ".join(command.__name__.rpartition(".")[2] for command in COMMANDS)
+            + ", for example python -m fmha traffic --N 4096 --d 64"
         )
     name = f"python -m fmha {options.command}"
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -16,15 +15,15 @@ from fmha import FmhaError, Problem, Run, Tiling, load, reference, simulate
 from fmha.cli.arrays import read_npz
 from fmha.cli.options import SHAPE, Parser, add_problem, add_tiling, describe, problem_from, tiling_from, whole
 from fmha.errors import InputError, LimitError
+from fmha.export.tables import RESULTS, about, npz
 from fmha.hardware import DEFAULT_GPU, GPUS
-from fmha.inputs import INPUTS
+from fmha.inputs import INPUTS, Inputs
 from fmha.traffic import count
 from fmha.units import format_bytes, format_count, format_time_us
 
 Array = NDArray[Any]
-RESULTS = ("O", "LSE", "m", "l", "alpha")
 MAX_JSON_VALUES = 5_000_000
-_TILES = {"worked": 2, "sentence": 4}  # so that the short inputs have tiles to watch
+TILES = {"worked": 2, "sentence": 4}  # so that the short inputs have tiles to watch
 _MADE = {"N": 128, "d": 32}
 
 _WHAT = "Run attention tile by tile on inputs that are made, recorded or read from a file."
@@ -55,12 +54,7 @@ def add_to(commands: Any) -> None:
     parser: Parser = commands.add_parser(
         "simulate", help="O, LSE and the running m, l, alpha", description=_WHAT, epilog=_EPILOG
     )
-    group = parser.add_argument_group("inputs")
-    group.add_argument("--input", metavar="NAME", help="where Q, K, V come from, see below (default random)")
-    group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
-    group.add_argument("--layer", type=whole, default=3, help="of the sentence, 0 to 5 (default 3)")
-    group.add_argument("--head", type=whole, default=0, help="first head of a recorded input (default 0)")
-    group.add_argument("--file", metavar="FILE.npz", help="take Q, K, V from a file")
+    add_inputs(parser, "see below")
     add_problem(parser, dtype_default="that of the file, or fp32", d_default="that of the input, or 32")
     add_tiling(parser, "32; worked 2, sentence 4")
     group = parser.add_argument_group("the run")
@@ -75,40 +69,54 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def add_inputs(parser: Parser, where: str = ", ".join(INPUTS)) -> None:
+    """The options that say where Q, K and V come from; `where` says where their names are listed."""
+    group = parser.add_argument_group("inputs")
+    group.add_argument("--input", metavar="NAME", help=f"where Q, K, V come from, {where} (default random)")
+    group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
+    group.add_argument("--layer", type=whole, default=3, help="of the sentence, 0 to 5 (default 3)")
+    group.add_argument("--head", type=whole, default=0, help="first head of a recorded input (default 0)")
+    group.add_argument("--file", metavar="FILE.npz", help="take Q, K, V from a file")
+
+
 def run(options: argparse.Namespace) -> None:
     """Simulate, then write what was asked for: JSON, an .npz file, or a summary."""
     if options.gpu not in GPUS:
         raise FmhaError(f"gpu={options.gpu[:40]!r} is not known: use one of {', '.join(GPUS)}.")
     if options.lse and options.order != "q-outer":
         raise FmhaError("--lse is for q-outer, which may store LSE: leave it out, or use --order q-outer.")
-    title, problem, (Q, K, V) = _from_file(options) if options.file is not None else _from_source(options)
-    tiling = tiling_from(options, _TILES.get(options.input, 32) if options.file is None else 32)
+    problem, made = inputs_from(options)
+    tiling = tiling_from(options, TILES.get(options.input, 32) if options.file is None else 32)
     if options.json:
         _check_json_size(problem, tiling, options.order)
     done = simulate(
-        problem, tiling, Q, K, V, options.order, precision=options.precision, write_lse=options.lse,
+        problem, tiling, made.Q, made.K, made.V, options.order, precision=options.precision, write_lse=options.lse,
         gpu=GPUS[options.gpu], sms=options.sms,
     )  # fmt: skip
     if options.npz is not None:
         _write_npz(done, options.npz)
     if options.json:
-        json.dump(_answer(done, title), sys.stdout)
+        json.dump(_answer(done, made.title), sys.stdout)
         print()
     else:
-        print("\n".join(_summary(done, title, options.npz)))
+        print("\n".join(_summary(done, made.title, options.npz)))
 
 
-def _from_source(options: argparse.Namespace) -> tuple[str, Problem, tuple[Array, Array, Array]]:
+def inputs_from(options: argparse.Namespace) -> tuple[Problem, Inputs]:
+    """The problem, and Q, K, V that were asked for."""
+    return _from_file(options) if options.file is not None else _from_source(options)
+
+
+def _from_source(options: argparse.Namespace) -> tuple[Problem, Inputs]:
     """Q, K, V made to order or from a recording, which says what N and d are."""
     name = "random" if options.input is None else options.input
     source = INPUTS.get(name)
     size = _MADE if source is None or source.N is None else {"N": source.N, "d": source.d}
     problem = problem_from(options, **size)
-    made = load(name, problem, seed=options.seed, layer=options.layer, head=options.head)
-    return made.title, problem, (made.Q, made.K, made.V)
+    return problem, load(name, problem, seed=options.seed, layer=options.layer, head=options.head)
 
 
-def _from_file(options: argparse.Namespace) -> tuple[str, Problem, tuple[Array, Array, Array]]:
+def _from_file(options: argparse.Namespace) -> tuple[Problem, Inputs]:
     """Q, K, V from a file, which says what the shapes are."""
     if options.input is not None:
         raise InputError("--input and --file were both given: give one of them.")
@@ -121,7 +129,8 @@ def _from_file(options: argparse.Namespace) -> tuple[str, Problem, tuple[Array, 
     dtype = "fp16" if held.Q.dtype == np.float16 else "fp32"
     options.N = None
     problem = problem_from(options, **shape, dtype=dtype, lens_k=held.lens_k, left_pad=held.left_pad)
-    return Path(options.file).name, problem, (held.Q, held.K, held.V)
+    Q, K, V = (np.asarray(array, np.float64) for array in (held.Q, held.K, held.V))
+    return problem, Inputs(Q, K, V, Path(options.file).name)
 
 
 def _check_json_size(problem: Problem, tiling: Tiling, order: str) -> None:
@@ -134,32 +143,18 @@ def _check_json_size(problem: Problem, tiling: Tiling, order: str) -> None:
         )
 
 
-def _about(done: Run, title: str) -> dict[str, Any]:
-    p, t = done.problem, done.tiling
-    return {
-        "problem": dataclasses.asdict(p),
-        "tiling": {"Br": t.Br, "Bc": t.Bc, "Tr": t.Tr(p), "Tc": t.Tc(p)},
-        "order": done.order,
-        "precision": done.precision,
-        "input": title,
-    }
-
-
 def _answer(done: Run, title: str) -> dict[str, Any]:
     arrays = {name: getattr(done, name) for name in RESULTS}
     return {
-        **_about(done, title),
+        **about(done, title),
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
         **{name: array.tolist() for name, array in arrays.items()},
     }
 
 
 def _write_npz(done: Run, filename: str) -> None:
-    about = json.dumps(_about(done, ""))
     try:
-        with Path(filename).open("wb") as stream:
-            arrays: dict[str, Any] = {name: getattr(done, name) for name in RESULTS}
-            np.savez(stream, about=np.array(about), events=done.events, **arrays)
+        Path(filename).write_bytes(npz(done))
     except OSError as error:
         raise InputError(f"{filename[:80]} cannot be written: {error.strerror or error}.") from None
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import plotly.graph_objects as go
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Mode = Literal["light", "dark"]
 
@@ -61,7 +62,7 @@ PALETTE: dict[Mode, dict[str, str]] = {
         "q-outer": "#b0830f",
         "kv-outer": "#0f9aa6",
         "skip": "#878d97",
-        "ok": "#22915a",
+        "ok": "#22915e",
         "warn": "#cf4327",
     },
     "dark": {
@@ -81,7 +82,7 @@ PALETTE: dict[Mode, dict[str, str]] = {
         "q-outer": "#e6b94f",
         "kv-outer": "#2fe0ea",
         "skip": "#7b8390",
-        "ok": "#55c78d",
+        "ok": "#55cb95",
         "warn": "#ff7a5c",
     },
 }
@@ -159,6 +160,8 @@ def template() -> go.layout.Template:
     `Sketch.figure` sets it on each figure, because importing streamlit replaces Plotly's default template by
     placeholder colours.
     """
+    import plotly.graph_objects as go  # here: the player takes its colours from this file, and needs no Plotly
+
     axis = {
         "gridcolor": GRID,
         "zerolinecolor": GRID,

@@ -8,6 +8,7 @@ What is sent, and in how much detail (the blob must stay small at 64 x 64 tiles)
 
 `MAX_VISITS`, `PICTURE_SIDE` and `MAX_EXACT` bound the size. Where a picture has fewer cells than the tile, the header
 says so; where the SM in focus has more Q tiles than fit, the page of them that holds `Scene.focus_tile` is sent.
+A player that stands alone cannot ask for more: `Scene.exact_bytes` sends the Q tiles of all SMs, as many as fit.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Scene:
     """What to show of a run, and how: the GPU whose share the clock followed, SMs, and what is in focus.
 
     focus_tile is (head, Q tile) on SM focus_sm; race: naive attention is sent along to run beside; start: (event,
-    row, column, untouched) where a freshly opened player stands, and whether pressing play begins at time 0.
+    row, column, untouched) where a freshly opened player stands, and whether pressing play begins at time 0;
+    exact_bytes: real numbers of as many Q tiles as fit into so many bytes, for a player that cannot ask for more (those
+    of the SM in focus first); None: one page of the SM in focus.
     """
 
     gpu: Gpu
@@ -78,6 +81,7 @@ class Scene:
     start: tuple[int, int, int, bool] | None = None
     heads: tuple[int, ...] | None = None
     tokens: tuple[str, ...] | None = None
+    exact_bytes: int | None = None
 
 
 def build(run: Run, naive_events: NDArray[np.void], served: tuple[Served, Served], scene: Scene) -> bytes:
@@ -107,7 +111,8 @@ def build(run: Run, naive_events: NDArray[np.void], served: tuple[Served, Served
     if scene.race:
         arrays |= _track("n", naive_events, naive_from_hbm, clock)
     picture, picture_meta = _pictures(run)
-    exact, exact_rows = _exact(run, _focus_tiles(run, scene))
+    tiles = _focus_tiles(run, scene) if scene.exact_bytes is None else _tiles_within(run, scene, scene.exact_bytes)
+    exact, exact_rows = _exact(run, tiles)
     arrays |= picture | _operands(run) | exact
     arrays["kinds"] = tile_kinds(problem, tiling)[0]
     meta = _meta(run, naive_events, scene) | picture_meta | {"exact": exact_rows, "tick": clock.tick}
@@ -266,12 +271,31 @@ def _operands(run: Run) -> dict[str, NDArray[Any]]:
     return out
 
 
-def _focus_tiles(run: Run, scene: Scene) -> NDArray[np.int64]:
-    """(h, i) of Q tiles that the SM in focus works on, in the order of its work: [X, 2], one page of them."""
-    visits = run.events[(run.events["sm"] == scene.focus_sm) & (run.events["i"] >= 0)]
+def _q_tiles(events: NDArray[np.void]) -> NDArray[np.int64]:
+    """(h, i) of the Q tiles of these events, in the order in which they are first met: [X, 2]."""
+    visits = events[events["i"] >= 0]
     key = visits["h"].astype(np.int64) * (1 << 20) + visits["i"]
     first = np.sort(np.unique(key, return_index=True)[1])
-    tiles = np.stack([visits["h"][first], visits["i"][first]], axis=1).astype(np.int64)
+    return np.stack([visits["h"][first], visits["i"][first]], axis=1).astype(np.int64)
+
+
+def _tiles_within(run: Run, scene: Scene, exact_bytes: int) -> NDArray[np.int64]:
+    """(h, i) of the Q tiles whose real numbers fit, at least one: the page of the SM in focus, then by start time."""
+    events = run.events[np.argsort(run.events["t0"], kind="stable")]
+    both = np.concatenate([_focus_tiles(run, scene), _q_tiles(events)])
+    tiles = both[np.sort(np.unique(both, axis=0, return_index=True)[1])]
+    return tiles[: max(1, exact_bytes // exact_tile_bytes(run))]
+
+
+def exact_tile_bytes(run: Run) -> int:
+    """Bytes that the real numbers of one Q tile take: S, P, O, six numbers a row after each visit, and the final O."""
+    columns = min(COLUMNS, run.problem.d)
+    return 4 * run.tiling.Br * (run.tiling.Tc(run.problem) * (2 * run.tiling.Bc + columns + 6) + columns)
+
+
+def _focus_tiles(run: Run, scene: Scene) -> NDArray[np.int64]:
+    """(h, i) of Q tiles that the SM in focus works on, in the order of its work: [X, 2], one page of them."""
+    tiles = _q_tiles(run.events[run.events["sm"] == scene.focus_sm])
     page = max(1, MAX_EXACT // (run.tiling.Tc(run.problem) * run.tiling.Br * run.tiling.Bc))
     here: NDArray[np.intp] | list[int] = (
         np.flatnonzero((tiles == scene.focus_tile).all(axis=1)) if scene.focus_tile else []
@@ -333,5 +357,5 @@ def _meta(run: Run, naive_events: NDArray[np.void], scene: Scene) -> dict[str, A
         ],
         "lines": [{"text": text, "phases": [CODE[c] for c in codes], "indent": n} for text, codes, n in lines],
         "total": {"flash": flash.requested_bytes, "naive": naive.requested_bytes, "floor": compulsory_bytes(problem)},
-        "palette": PALETTE,
+        "palette": PALETTE, "alone": scene.exact_bytes is not None,
     }  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fmha.events import emit
+from fmha.events import PHASES, emit
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.inputs import INPUTS, Inputs, load
 from fmha.player.payload import COLUMNS, heads_that_fit
@@ -94,3 +94,10 @@ def prepare(
         )  # fmt: skip
     naive_events = clock(emit(shown, tiling, "naive"), gpu, shown.dtype, sms)
     return Played(run, naive_events, inputs, gpu, sms, (uses(run.events, shown), uses(naive_events, shown)))
+
+
+def opening_event(run: Run, sm: int) -> int:
+    """Where a fresh player stands: the end of the third visit of that SM, where there is something to see."""
+    mine = (run.events["sm"] == sm).nonzero()[0]
+    ends = mine[[PHASES[phase].code in ("O", "O_norm") for phase in run.events["phase"][mine]]]
+    return int(ends[min(2, len(ends) - 1)] if len(ends) else mine[0] if len(mine) else 0)

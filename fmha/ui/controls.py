@@ -4,6 +4,7 @@
 
 The name is the URL parameter and the widget's key, and it is shared by all pages: a value set on one page is kept on
 the next. Call `notices()` once, after the last control; it says what was not taken as asked and writes the URL.
+Where no `help` is given, it is the glossary's entry for the name.
 
 Three things keep a value from being lost. The truth is the session's book of wishes, not the widget, whose state
 Streamlit drops on a page change. A widget is set from the book only when it appears or has to differ; while it
@@ -20,6 +21,8 @@ from urllib.parse import parse_qs
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from fmha.glossary import of_control
+from fmha.ui.page import plain
 from fmha.ui.parameters import Choice, Flag, Kind, Numbers, Range, Text, Value, as_numbers, show
 from fmha.ui.settings import Book, book_in
 
@@ -54,6 +57,7 @@ def slider(
     Returns a plain int, or a float where the options or bounds are floats. With one possible value it is no slider
     but a fixed value. A wish outside the range becomes the nearest allowed value, and `notices()` says so.
     """
+    help = help or _meaning(name, label)
     if options is not None:
         numbers = Numbers(as_numbers(options))
 
@@ -92,7 +96,7 @@ def number(
     help: str | None = None,
 ) -> Any:
     """A number to type in, from `lo` to `hi`, with buttons for a step up and down."""
-    span = _range(lo, hi, step)
+    span, help = _range(lo, hi, step), help or _meaning(name, label)
     return _control(
         name,
         label,
@@ -116,7 +120,8 @@ def choice(
     kind = Choice(tuple(labels), aliases or {}, labels.__getitem__)
 
     def draw() -> Any:
-        shown: dict[str, Any] = {"format_func": labels.__getitem__, "key": name, "help": help}
+        said = help or _meaning(name, label)
+        shown: dict[str, Any] = {"format_func": labels.__getitem__, "key": name, "help": said}
         if len(labels) <= _BUTTONS:
             return st.segmented_control(label, list(labels), required=True, wrap=True, **shown)
         return st.selectbox(label, list(labels), **shown)
@@ -126,6 +131,7 @@ def choice(
 
 def toggle(name: str, label: str, *, default: bool = False, help: str | None = None) -> bool:
     """On or off; 1 or 0 in the URL."""
+    help = help or _meaning(name, label)
     return bool(_control(name, label, Flag(), default, lambda: st.toggle(label, key=name, help=help)))
 
 
@@ -140,7 +146,7 @@ def text(
     help: str | None = None,
 ) -> str:
     """A short text. `pattern` (a regular expression for all of it) and `what` (the same in words) limit it."""
-    kind = Text(longest, pattern, what)
+    kind, help = Text(longest, pattern, what), help or _meaning(name, label)
     return str(
         _control(
             name,
@@ -177,6 +183,11 @@ def assign(**values: Value) -> None:
         book.give(name, _plain(value))
 
 
+def forget(*names: str) -> None:
+    """Put controls back to their defaults, as if nobody had moved them. Call it where `assign` may be called."""
+    _book().forget(names)
+
+
 def notices() -> None:
     """Say once, in one box, what was not taken as asked; then bring the URL up to date. After the last control."""
     book = _book()
@@ -209,6 +220,12 @@ def catch_up() -> None:
     for name, entry in _book().drawn.items():
         if entry.current and st.session_state.get(name, entry.value) not in (entry.value, None):
             st.rerun()
+
+
+def _meaning(name: str, label: str) -> str | None:
+    """What the glossary says of the setting, for the "?" beside it."""
+    term = of_control(name, label)
+    return None if term is None else f"**{plain(term.name)}**: {plain(term.sentence)}"
 
 
 def _range(lo: Any, hi: Any, step: Any) -> Range:
@@ -284,6 +301,7 @@ __all__ = [
     "catch_up",
     "causal",
     "choice",
+    "forget",
     "hidden",
     "notices",
     "number",

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import streamlit as st
 
 from fmha.errors import FmhaError
+from fmha.ui import assets, words_marks
 
 # Less air above the title, and on a phone less at the sides.
-_STYLE = """<style>
+_STYLE = (
+    """<style>
 [data-testid="stMainBlockContainer"] { padding: 3.5rem 2rem 4rem; }
 h2 { font-size: 1.5rem !important; }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
   h1 { font-size: 1.8rem !important; }
 }
-</style>"""
+.katex-display > .katex { white-space: normal !important; }  /* a long formula breaks at its signs */
+/* On a phone the menu, while it is folded away, is out of the Tab order too. */
+[data-testid="stApp"]:has([data-testid="stExpandSidebarButton"]) [data-testid="stSidebar"] { visibility: hidden; }
+.st-key-fmha-scrollers { position: absolute; }
+@media (prefers-reduced-motion: reduce) {
+  *, *::before, *::after { transition-duration: 0s !important; animation-duration: 0.01ms !important; }
+}
+.katex-display > .katex > .katex-html > .base { margin-block: 0.15em; }
+"""
+    + words_marks.STYLE
+    + "</style>"
+)
 
 
 def page(title: str, idea: str) -> None:
@@ -25,7 +39,21 @@ def page(title: str, idea: str) -> None:
     st.set_page_config(page_title=f"{title} - FMHA Lab", page_icon="🧮", layout="wide")
     st.html(_STYLE)
     st.title(title, anchor=False)
-    st.markdown(idea)
+    prose(idea)
+    mount = assets.component(
+        "scrollers", Path(__file__).resolve().parent / "frontend", html="<i hidden></i>", js="scrollers.mjs",
+        isolate_styles=False,
+    )  # fmt: skip
+    mount(key="fmha-scrollers")
+
+
+def prose(text: str) -> None:
+    """Markdown in which `[[word]]` or `[[shown words|entry]]` explains itself from the glossary.
+
+    By pointer, by keyboard and to a screen reader. All else that looks like HTML is shown as it is written.
+    """
+    text, holds_html = words_marks.marked(text)
+    st.markdown(text, unsafe_allow_html=holds_html)
 
 
 def configuration(**settings: object) -> None:

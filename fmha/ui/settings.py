@@ -22,10 +22,14 @@ KNOWN = frozenset(
     | {"kernel", "Hk", "Nk", "cross", "show", "device"}
     | {"sram", "verdict"}
     | {"design", "colour", "mBr", "mBc"}
+    | {"find", "subject", "module"}
+    | {"deck", "present", "notes"}
     | {"take", "heat", "line", "part", "block", "qtile", "visit", "warp", "phase", "req", "each"}
     | {"stages", "held", "zoom", "at", "smspan", "firstsm"}
     | {"blocks", "l2", "orders", "pad", "site01", "site02", "stride", "turn", "check", "level"}
 )
+LECTURE = "set_"  # ... begin the names of a lecture's own controls
+PER_PAGE = frozenset({"step"})  # the same word for different things: kept page by page
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice
 
@@ -52,6 +56,7 @@ class Book:
     seen: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the URL as last read or written
     carried: dict[str, tuple[str, ...]] = field(default_factory=dict)  # ... as written by the page before
     left: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)  # ... by page, when it was left
+    apart: dict[str, dict[str, Wish]] = field(default_factory=dict)  # wishes for `PER_PAGE`, by page that was left
 
     def turn_to(self, page: str) -> bool:
         """Open the book at `page`; True if it was another one before. Then nothing counts as drawn yet."""
@@ -59,6 +64,8 @@ class Book:
             return False
         if self.page is not None:
             self.left[self.page] = self.seen
+            self.apart[self.page] = {name: self.wishes.pop(name) for name in PER_PAGE & self.wishes.keys()}
+        self.wishes |= self.apart.pop(page, {})
         self.carried = self.seen  # some ways to another page take the URL along
         # A page that is come back to with the URL that it was left with brings no news: the session has them.
         self.page, self.drawn, self.recent, self.unknown = page, {}, set(), ()
@@ -109,12 +116,18 @@ class Book:
                     texts[name] = entry.kind.to_url(fit.value)
         return texts
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Nobody asked for these any more: their controls show their defaults."""
+        for name in names:
+            if self.wishes.pop(name, None) is not None and name in self.drawn:
+                self.drawn[name].current = False
+
     def note_unknown(self) -> None:
         """Look for names in the URL that nothing reads. They are told until the page is left."""
         strange = [
             name
             for name in self.seen
-            if name not in KNOWN and name not in self.drawn and not name.startswith(IGNORED_PREFIXES)
+            if name not in KNOWN and name not in self.drawn and not name.startswith((*IGNORED_PREFIXES, LECTURE))
         ]
         for name in strange:
             self.wishes.pop(name, None)

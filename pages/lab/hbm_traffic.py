@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fmha import Problem, Tiling, Traffic
+from fmha import Problem, Tiling, Traffic, formulas
 from fmha.figures.axes import ORDER_NAMES
 from fmha.figures.memory_held import memory_held
 from fmha.figures.traffic_tiles import traffic_tiles
@@ -14,8 +14,9 @@ from fmha.memory import hbm_held, smem_bytes
 from fmha.traffic import closed_form, compulsory_bytes, theorem2_bytes
 from fmha.ui import charts, controls
 from fmha.ui.levels_box import LEVEL_LABELS, below_requests
-from fmha.ui.page import configuration, explained_errors, page, try_this
+from fmha.ui.page import configuration, explained_errors, page, prose, try_this
 from fmha.ui.this_gpu import default_gpu
+from fmha.ui.words_formulas import formula_box
 from fmha.units import ceil_div, format_bytes, format_ratio
 
 LENGTHS = [2**e for e in range(7, 21)]  # 128 to 1M tokens, the curves
@@ -199,6 +200,20 @@ def exact(moved: dict[str, Traffic]) -> None:
         )
 
 
+def with_numbers(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> None:
+    """The formulas behind the bytes."""
+    formula_box(
+        [
+            *formulas.tile_counts(problem, tiling),
+            *(formulas.requested(problem, tiling, o, write_lse=write_lse and o == "q-outer") for o in ORDERS),
+            formulas.compulsory(problem),
+            formulas.limit_ratio(problem, tiling),
+            formulas.flops(problem, tiling),
+            formulas.theorem2(problem, gpu.smem_per_block_optin),
+        ]
+    )
+
+
 def held(problem: Problem) -> None:
     """Bytes in device memory at once."""
     st.header("What must be held", anchor=False)
@@ -221,14 +236,14 @@ def held(problem: Problem) -> None:
 def what_is_counted() -> None:
     """What these numbers are and are not."""
     st.header("What is counted", anchor=False)
-    st.markdown(
-        "**Requested bytes:** what thread blocks load and store beyond their registers and shared memory, in "
-        "the two-level "
+    prose(
+        "**[[Requested bytes]]:** what [[thread blocks|thread block]] load and store beyond their [[registers]] and "
+        "[[shared memory]], in the two-level "
         "model of the papers. Only real rows of a ragged last tile count, and only K/V tiles that are visited. "
-        "L1 and L2 caches are not in it: on a GPU they serve part of these requests, and the HBM chips see less. "
-        "l, m and LSE take 4 bytes a row, whatever the data type. LSE is only written when training will need it. "
-        "\n\n**The other levels** are chosen above the first chart: what L2 and DRAM see of these requests, and what "
-        "shared memory delivers. **Not covered yet:** the backward pass and FlashAttention-3."
+        "[[L1]] and [[L2]] caches are not in it: on a GPU they serve part of these requests, and the HBM chips see "
+        "less. [[l]], [[m]] and [[LSE]] take 4 bytes a row, whatever the data type. LSE is only written when training "
+        "will need it.\n\n**The other levels** are chosen above the first chart: what L2 and DRAM see of these "
+        "requests, and what shared memory delivers. **Not covered yet:** the backward pass and FlashAttention-3."
     )
 
 
@@ -274,7 +289,7 @@ def _cheapest(problem: Problem, gpu: Gpu, order: str, write_lse: bool) -> str:
 
 page(
     "HBM traffic",
-    "**The loop order and the tile size decide how many bytes attention asks of memory;** the arithmetic stays "
+    "**The [[loop order]] and the tile size decide how many bytes attention asks of memory;** the arithmetic stays "
     "the same.",
 )
 notice = st.container()
@@ -307,6 +322,7 @@ with explained_errors():
     in_words(asked, tiles_asked, totals)
     against_length(asked, tiles_asked, gpu, lse)
     exact(totals)
+    with_numbers(asked, tiles_asked, gpu, lse)
     against_tiles(asked, tiles_asked, gpu, lse)
     held(asked)
     what_is_counted()

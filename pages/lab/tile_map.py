@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from fmha import Problem, Tiling
+from fmha import Problem, Tiling, formulas
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
 from fmha.forecast import Forecast, forecast, time_us
 from fmha.hardware import GPUS, Gpu
@@ -19,6 +19,7 @@ from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
+from fmha.ui.words_formulas import formula_box
 from fmha.units import format_bytes, format_ratio, format_time_us
 
 LENGTHS = [2**e for e in range(7, 17)]
@@ -147,6 +148,19 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
     )
 
 
+def with_numbers(drawn: TileMap, cell: Cell) -> None:
+    """The formulas behind the cell, and the paper's choice of tiles in this GPU's shared memory."""
+    problem, tiling = drawn.problem, cell.tiling
+    shown = [*formulas.tile_counts(problem, tiling), formulas.requested(problem, tiling, "q-outer")]
+    if drawn.design.key == "02":
+        shown.append(formulas.smem(tiling, problem.d, problem.itemsize))
+    shown += [
+        formulas.flops(problem, tiling),
+        *formulas.paper_tiles(drawn.gpu.smem_per_block_optin // problem.itemsize, problem.d),
+    ]
+    formula_box(shown)
+
+
 def apply(cell: Cell, everywhere: tuple[int, int]) -> None:
     """The button that hands the cell's tiles to all pages."""
     Br, Bc = cell.tiling.Br, cell.tiling.Bc
@@ -170,7 +184,7 @@ def preset_buttons(found: Sequence[Preset]) -> None:
             f"{preset.name}: {preset.Br} x {preset.Bc}", key=f"preset-{preset.design}", on_click=controls.assign,
             kwargs={"design": preset.design, "mBr": preset.Br, "mBc": preset.Bc},
         )  # fmt: skip
-    st.caption("Sources: " + "; ".join(f"{preset.name}, `{preset.source}`" for preset in found) + ".")
+    st.caption("Sources: " + "; ".join(f"{preset.name}, {plain(preset.source)}" for preset in found) + ".")
 
 
 def rules(drawn: TileMap) -> None:
@@ -240,8 +254,8 @@ def exercises(drawn: TileMap, problem: Problem, gpu: Gpu) -> None:
 def main() -> None:
     page(
         "Tile map",
-        "**A tile size must fit before it can be fast:** threads, shared memory and registers forbid most of the map; "
-        "bytes, waves and occupancy decide among the rest.",
+        "**A [[tile]] size must fit before it can be fast:** threads, [[shared memory]] and [[registers]] forbid most "
+        "of the map; bytes, [[waves]] and [[occupancy]] decide among the rest.",
     )
     notice = st.container()
     columns = st.columns(4)
@@ -292,6 +306,7 @@ def main() -> None:
             numbers(drawn, cell)
             apply(cell, everywhere)
             preset_buttons(found)
+        with_numbers(drawn, cell)
         rules(drawn)
         exercises(drawn, problem, gpu)
     with notice:

@@ -20,6 +20,7 @@ from fmha.served import Served
 from fmha.simulation import Run
 from fmha.trace import follow
 from fmha.ui import charts, controls
+from fmha.ui.export_box import Parcel, export_box
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_ratio, format_time_us
@@ -176,16 +177,9 @@ def focus(run: Run, at: dict[str, Any], schedule: str, sms: int) -> tuple[int, T
     sm = min(max(int(at["sm"]), 0), sms - 1)
     event = int(at["event"])
     if at.get("schedule", schedule) != schedule or not 0 <= event < len(run.events) or run.events["sm"][event] != sm:
-        event = opening_event(run, sm)
+        event = scene.opening_event(run, sm)
     row = run.events[event]
     return sm, ((int(row["h"]), int(row["i"])) if row["i"] >= 0 else None), event
-
-
-def opening_event(run: Run, sm: int) -> int:
-    """Where a fresh player stands: the end of the third visit of that SM, where there is something to see."""
-    mine = (run.events["sm"] == sm).nonzero()[0]
-    ends = mine[[PHASES[phase].code in ("O", "O_norm") for phase in run.events["phase"][mine]]]
-    return int(ends[min(2, len(ends) - 1)] if len(ends) else mine[0] if len(mine) else 0)
 
 
 @st.fragment
@@ -204,8 +198,16 @@ def show(arguments: tuple[Any, ...], race: bool, l2_kib: int, rows: str) -> None
     if said:
         st.caption(plain(said))
     player(blob, key=KEY)
+    problem, tiling, order, name, sms, seed, layer, head, gpu, by = arguments
+    parcel = Parcel(
+        problem, tiling, order, name, sms, seed, layer, head, gpu, None if by == MODEL else by, l2_kib * KIB, race,
+        event, int(at["row"]), int(at["col"]),
+    )  # fmt: skip
+    home = st.container()
     below(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)
     controls.update_url()
+    with home:  # last: it shows the address
+        export_box(parcel, lambda: now)
 
 
 def below(now: scene.Played, served: Served, event: int, row: int, wanted: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fmha import Problem, Tiling, traffic
+from fmha import Problem, Tiling, formulas, traffic
 from fmha.capacity import held_bytes, largest_n
 from fmha.figures.memory_levels import format_speed, levels, size_and_speed
 from fmha.figures.memory_vs_n import memory_vs_n
@@ -13,6 +13,7 @@ from fmha.hardware import GPUS, Gpu
 from fmha.ui import charts, controls
 from fmha.ui.page import configuration, explained_errors, page, try_this
 from fmha.ui.this_gpu import default_gpu
+from fmha.ui.words_formulas import formula_box
 from fmha.units import format_bytes, format_flops, format_ratio, format_time_us
 
 LENGTHS = [2**e for e in range(7, 21)]  # 128 to 1M tokens
@@ -104,6 +105,16 @@ def what_naive_moves(problem: Problem, gpu: Gpu) -> None:
         f"and {format_flops(moved.flops)} at {peak:g} TFLOP/s; {lesson}. Caches do not enter here: a small S may stay "
         f"in the {format_bytes(gpu.l2_bytes)} of L2."
     )
+    formula_box(
+        [
+            formulas.matrix_bytes(problem),
+            formulas.requested(problem, TILES, "naive"),
+            formulas.compulsory(problem),
+            formulas.flops(problem, TILES, "naive"),
+            formulas.moving_us(moved.requested_bytes, gpu.hbm_gbps),
+            formulas.multiplying_us(moved.flops, peak),
+        ]
+    )
 
 
 def where_it_runs_out(problem: Problem, gpu: Gpu) -> None:
@@ -166,8 +177,8 @@ def exercises(problem: Problem, gpu: Gpu) -> None:
 
 page(
     "The memory wall",
-    "**Naive attention writes an N x N matrix to slow memory and reads it back.** Its arithmetic is fast; the trips to "
-    "memory are not.",
+    "**[[Naive attention]] writes an N x N matrix to slow [[memory|device memory]] and reads it back.** Its arithmetic "
+    "is fast; the trips to memory are not.",
 )
 columns = st.columns(3)
 with columns[0]:

@@ -12,11 +12,13 @@ from fmha.figures.accesses import accesses
 from fmha.figures.matrices import number
 from fmha.figures.overflow import last_finite, overflow
 from fmha.figures.running_softmax import row_in_tiles, running_state
+from fmha.formulas import Formula, RowBefore, row_step
 from fmha.inputs import INPUTS, sentence
 from fmha.reference import scores, weights
 from fmha.softmax import ALGORITHMS, HALF, SINGLE, dot_products, recurrences, softmax_in
 from fmha.ui import charts, controls
 from fmha.ui.page import explained_errors, page, plain, try_this
+from fmha.ui.words_formulas import formula_box
 
 MADE = ("rising", "flat", "last", "sink", "random")
 SOURCES = {name: INPUTS[name].title for name in MADE} | {"sentence": "A real sentence", "own": "My own scores"}
@@ -74,9 +76,7 @@ def arriving(row: list[float], names: list[str] | None, what: str, run: Run, Bc:
     """The row with its tiles, the update in numbers, and the three running values."""
     count = len(run.m[0, 0, 0])
     m, l, alpha = run.m[0, 0, 0], run.l[0, 0, 0], run.alpha[0, 0, 0]
-    part = row[tile * Bc : (tile + 1) * Bc]
-    top = max(part)
-    m_old, l_old = (float(m[tile - 1]), float(l[tile - 1])) if tile else (-math.inf, 0.0)
+    m_old = float(m[tile - 1]) if tile else -math.inf
     m_new, l_new, a = float(m[tile]), float(l[tile]), float(alpha[tile])
     if tile == 0:
         event = "The first tile: there is nothing to rescale yet."
@@ -100,19 +100,26 @@ def arriving(row: list[float], names: list[str] | None, what: str, run: Run, Bc:
             alt=f"After tile {tile + 1}: m = {m_new:.4g}, l = {l_new:.4g}, alpha = {a:.4g}. l lies between 1 and "
             f"{seen[tile]}, the number of keys seen.",
         )
-    old = r"-\infty" if math.isinf(m_old) else f"{m_old:.4f}"
-    st.latex(rf"m_{{new}} = \max({old},\ {top:.4f}) = {m_new:.4f}")
-    st.latex(rf"\alpha = e^{{m_{{old}} - m_{{new}}}} = e^{{{old} - {_bracket(m_new)}}} = {a:.4f}")
-    st.latex(
-        r"l = \alpha\, l_{old} + \sum_{j \in tile} e^{S_j - m_{new}}"
-        rf"\\ = {a:.4f} \cdot {l_old:.4f} + {l_new - a * l_old:.4f} = {l_new:.4f}"
-    )
+    steps = with_numbers(row, Bc, tile)
+    for step in steps[:3]:
+        st.latex(step.latex)
+    formula_box(steps[3:], "The same for O and LSE, with your numbers (V is the score itself here)")
     st.markdown(
         f"**Why l cannot overflow:** it is a sum of {seen[tile]} terms $e^{{S_j - m}}$, each at most 1, and "
         "the term of "
         f"the max itself is exactly 1. So after {seen[tile]} keys 1 ≤ l ≤ {seen[tile]} (dotted); here l = {l_new:.4g}. "
         "FlashAttention rescales its unfinished output O by the same alpha, and divides by l once, after the last tile."
     )
+
+
+def with_numbers(row: list[float], Bc: int, tile: int) -> tuple[Formula, ...]:
+    """The update by tile number `tile`, from the first tile on, as formulas with numbers."""
+    before = RowBefore()
+    for j in range(tile + 1):
+        part = row[j * Bc : (j + 1) * Bc]
+        steps = row_step(before, part, part)  # `run_row` takes the scores for values
+        before = RowBefore(steps[0].value, steps[2].value, steps[3].value)
+    return steps
 
 
 def three_algorithms(row: list[float]) -> None:
@@ -282,10 +289,6 @@ def exercises() -> None:
     )
 
 
-def _bracket(x: float) -> str:
-    return f"({x:.4f})" if x < 0 else f"{x:.4f}"
-
-
 def _error(error: float) -> str:
     return "NaN, it overflowed" if math.isnan(error) else f"{error:.1e}"
 
@@ -296,8 +299,8 @@ def _weight(w: float) -> str:
 
 page(
     "Online softmax",
-    "**A softmax needs the whole row, but a running max and a running sum are enough to take it tile by tile.** When "
-    "the max rises, what was summed so far shrinks by alpha.",
+    "**A [[softmax]] needs the whole row, but a [[running max]] and a [[running sum]] are enough to take it tile by "
+    "tile.** When the max rises, what was summed so far shrinks by [[alpha]].",
 )
 notice = st.container()
 with explained_errors():

@@ -17,7 +17,7 @@ each_page = pytest.mark.parametrize(("path", "title"), PAGES, ids=[path for path
 
 def test_a_deep_link_opens_a_cold_server_on_the_right_page(browser: Browser) -> None:
     """The very first request of a fresh server, straight to a page: that page, the whole menu, no dialog."""
-    path, title = PAGES[-1]
+    path, title = "hbm-traffic", "HBM traffic"
     with serve() as url:
         context = browser.new_context()
         visit = Visit(context.new_page(), url).open(f"/{path}?d=64")
@@ -30,8 +30,8 @@ def test_a_deep_link_opens_a_cold_server_on_the_right_page(browser: Browser) -> 
 
 
 def test_a_link_that_names_the_first_page_opens_it_with_its_settings(visitor: Opener) -> None:
-    visit = visitor("/attention?layer=5").settled("Attention")
-    visit.until(lambda: visit.query() == "layer=5")
+    visit = visitor("/guided-lecture?step=5").settled("Guided lecture")
+    visit.until(lambda: visit.query() == "step=5")
     assert visit.page.url.startswith(f"{visit.base}/?")
     visit.check()
 

@@ -17,6 +17,7 @@ GROUPS = (
     ("m", "l", "alpha"),
     ("naive", "q-outer", "kv-outer"),
     ("HBM", "L2", "SMEM", "REG"),
+    ("ok", "warn", "skip"),
 )
 # Machado, Oliveira and Fernandes (2009), severity 1.0, in linear RGB.
 EYES = {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { endOf } from "../../fmha/player/frontend/decode.mjs";
-import { advance, bytesAt, countUntil, eventAt, focusAt, frameAt, neighbour, neighbourVisit, raceAt, settle, visitEvent } from "../../fmha/player/frontend/frame.mjs";
+import { advance, bytesAt, countUntil, eventAt, focusAt, frameAt, neighbour, neighbourVisit, raceAt, settle, stillAt, visitEvent } from "../../fmha/player/frontend/frame.mjs";
 import { payload } from "./helpers.mjs";
 
 const ui = { focus: 0, row: 0, column: 0 };
@@ -136,5 +136,18 @@ test("shared memory never shows the scores of another Q tile", () => {
     const f = focusAt(data, 0, settle(flash, e)), { S } = f.resident;
     if (S && f.visit >= 0) assert.deepEqual([S.i, S.tile], [f.i, f.j]);
     if (S && data.meta.phases[flash.phase[e]].code === "load_Q") assert.equal(S.i === f.i, data.meta.Tr === 1);
+  }
+});
+
+test("where nothing may move, all moments of a phase show the same picture: its end", () => {
+  const data = payload({ N: 64, sms: 3 }), { flash } = data;
+  for (const t of every(data)) {
+    const { event } = eventAt(flash, 1, t), still = stillAt(data, 1, t);
+    if (event < 0) assert.equal(still, t);
+    else {
+      assert.equal(still, stillAt(data, 1, flash.t0[event]));
+      assert.equal(eventAt(flash, 1, still).event, event);
+      assert.ok(still >= t || endOf(flash, event) - still < 1e-3 * (endOf(flash, event) - flash.t0[event]) + 1e-9);
+    }
   }
 });

@@ -3,8 +3,10 @@
 // Streamlit calls the default export when the chart appears, again whenever its data or the page's theme
 // change, and the function that it returns when the chart leaves the page.
 import { painted, narrowed, isDark } from './paint.mjs';
+import { Menu } from './menu.mjs';
 
 const NARROW = 520; // pixels; below that the lettering is made smaller
+const PORTABLE = 'Arial, Helvetica, sans-serif'; // a saved picture has no other fonts at hand: it is laid out with these
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: false };
 
 let library; // one download, however many charts
@@ -59,6 +61,19 @@ class Chart {
     this.turn = 0;
     this.observer = new ResizeObserver(() => this.resized());
     this.observer.observe(node);
+    this.menu = new Menu(node.parentElement.querySelector('.fmha-save'), () => this.shown());
+  }
+
+  /** What is to be saved: the figure as drawn, on the page's ground; its words; and as it was sent, for its numbers. */
+  shown() {
+    const { data, layout, _fullLayout: full } = this.node;
+    const ground = this.currentLook().ground;
+    return {
+      figure: { data, layout: { ...layout, font: { ...layout.font, family: PORTABLE }, paper_bgcolor: ground, plot_bgcolor: ground } },
+      sent: JSON.parse(this.text).figure,
+      size: { width: full.width, height: full.height },
+      plotly: window.Plotly,
+    };
   }
 
   update(bytes) {
@@ -112,6 +127,7 @@ class Chart {
     this.look = lookKey;
     await lib.react(this.node, figure.data, figure.layout, CONFIG);
     if (message.picks) this.listen();
+    this.menu.show();
     this.node.dataset.drawn = String(Number(this.node.dataset.drawn ?? 0) + 1);
   }
 
@@ -141,6 +157,7 @@ class Chart {
 
   destroy() {
     this.gone = true;
+    this.menu.destroy();
     this.observer.disconnect();
     cancelAnimationFrame(this.frame);
     if (window.Plotly && this.node._fullLayout) window.Plotly.purge(this.node);

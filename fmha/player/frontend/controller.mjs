@@ -58,7 +58,8 @@ export class Controller {
   }
 }
 
-function pace(data) {
+/** The rhythm of playing: seconds on screen of a phase, and of a whole run where phases do not count. */
+export function pace(data) {
   return { phaseSeconds: PHASE_SECONDS, runSeconds: RUN_SECONDS, race: data.meta.race };
 }
 
@@ -133,6 +134,7 @@ export function keyAction(event) {
     case "-": case "_": return ["speed", -1];
     case "l": case "L": return ["loop"];
     case "f": case "F": return ["fullscreen"];
+    case "s": case "S": return ["save"];
     case "?": return ["help"];
     default: return null;
   }

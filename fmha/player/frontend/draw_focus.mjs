@@ -134,7 +134,7 @@ function bars(g, r, data, f, theme, ui, s) {
   const cw = r.w / 3, size = Math.min(12 * s, h * 0.56, cw * 0.2), withNumbers = size >= 7;
   columns.forEach((name, c) => text(g, theme, name, r.x + c * cw, r.y - 9 * s, { size: 12 * s, bold: true, mono: true, color: theme.colors[name] }));
   if (f.exact < 0) {
-    text(g, theme, "numbers follow …", r.x, r.y + 14 * s, { size: 11 * s, color: theme.muted, max: r.w });
+    text(g, theme, meta.alone ? "numbers not in this file" : "numbers follow …", r.x, r.y + 14 * s, { size: 11 * s, color: theme.muted, max: r.w });
     return;
   }
   const low = Math.min(0, meta.S_low), high = Math.max(meta.S_high, low + 1e-9);

@@ -48,6 +48,12 @@ export function eventAt(track, sm, t) {
   return { event: a - 1, before: a - 2 >= from ? a - 2 : -1, block };
 }
 
+/** The moment that stands for t where nothing may move: the end of what SM `sm` is doing. */
+export function stillAt(data, sm, t) {
+  const { event } = eventAt(data.flash, sm, t);
+  return event >= 0 ? settle(data.flash, event) : t;
+}
+
 /** How far an event has come at time t, 0 to 1. */
 function progress(track, e, t) {
   const t0 = track.t0[e], t1 = endOf(track, e);

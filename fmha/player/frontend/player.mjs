@@ -4,12 +4,14 @@ import { decode, header } from "./decode.mjs";
 import { draw } from "./draw.mjs";
 import { drawRace, raceLayout } from "./draw_race.mjs";
 import { formulaLines } from "./draw_focus.mjs";
-import { bytesAt, focusAt, frameAt, raceAt, readAt, visitEvent } from "./frame.mjs";
+import { bytesAt, focusAt, frameAt, raceAt, readAt, stillAt, visitEvent } from "./frame.mjs";
 import { hit, layout, wantedHeight } from "./layout.mjs";
 import { WORD } from "./levels.mjs";
 import { Pictures, bytes } from "./paint.mjs";
+import { SaveBox, filmOf } from "./save.mjs";
 import { readTheme } from "./theme.mjs";
 
+const CALM_MS = 500; // where motion is reduced, a picture stands at least so long
 const SYNC_DELAY_MS = 70, SETTLE_MS = 450, HOLD_MS = 1500; // after a press elsewhere, a message could arrive at a page that is gone
 
 const icon = (path) => `<svg viewBox="0 0 16 16"><path d="${path}"/></svg>`;
@@ -26,10 +28,13 @@ class Player {
     this.generation = 0;
     this.seen = -1; // controller.changed of the last picture
     this.drawn = 0;
+    this.paintedAt = 0;
+    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.holdUntil = 0;
     this.syncHz = 0; // how often Python is told while playing; 0: only when it stops
     this.syncedAt = 0;
     this.stop = new AbortController();
+    this.saveBox = new SaveBox(this, root.querySelector("dialog.save"), this.stop.signal);
     this.listen();
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.box);
@@ -88,15 +93,23 @@ class Player {
       this.showControls();
       this.sync();
     }
-    if (this.controller.data && this.L && this.controller.changed !== this.seen) this.paint();
+    const rests = this.isCalm() && now - this.paintedAt < CALM_MS;
+    if (this.controller.data && this.L && this.controller.changed !== this.seen && !rests) this.paint();
     this.raf = requestAnimationFrame((time) => this.frame(time));
+  }
+
+  /** Playing for a person who asked for less motion: picture after picture, and nothing travels. */
+  isCalm() {
+    return this.controller.state.playing && this.calm.matches;
   }
 
   paint() {
     const { data, state } = this.controller;
     this.seen = this.controller.changed;
-    if (data.meta.race) drawRace(this.g, this.L, data, raceAt(data, state.t, state), this.theme, this.pictures);
-    else draw(this.g, this.L, data, frameAt(data, state.t, state), this.theme, this.pictures, state);
+    this.paintedAt = performance.now();
+    const t = this.isCalm() ? stillAt(data, state.focus, state.t) : state.t;
+    if (data.meta.race) drawRace(this.g, this.L, data, raceAt(data, t, state), this.theme, this.pictures);
+    else draw(this.g, this.L, data, frameAt(data, t, state), this.theme, this.pictures, state);
     this.root.querySelector(".scrub").value = String(Math.round((state.t / data.end) * 10000));
     if (this.newData) {
       this.newData = false;
@@ -121,6 +134,7 @@ class Player {
   act(name, argument) {
     if (name === "fullscreen") return this.toggleFullscreen();
     if (name === "help") return this.toggleHelp();
+    if (name === "save") return this.saveBox.toggle();
     const wasPlaying = this.controller.state.playing;
     this.controller.act(name, argument);
     this.showControls();
@@ -196,7 +210,7 @@ class Player {
 
   onKey(event) {
     const target = event.target; // on the slider the arrows step by phase: its own steps mean nothing here
-    if (target.matches?.("select, dialog *") && !["f", "F", "?"].includes(event.key)) return;
+    if (target.matches?.("select, dialog *") && !["f", "F", "s", "S", "?"].includes(event.key)) return;
     if (event.key === " " && target.matches?.("button")) return; // a focused button is pressed by space
     const action = keyAction(event);
     if (!action) return;
@@ -269,7 +283,7 @@ class Player {
   }
 
   toggleHelp() {
-    const dialog = this.root.querySelector("dialog");
+    const dialog = this.root.querySelector("dialog.help");
     if (dialog.open) dialog.close();
     else dialog.showModal();
   }
@@ -285,11 +299,15 @@ class Player {
   // for measurements and tests
   play() { if (!this.controller.state.playing) this.act("play"); }
   pause() { this.act("pause"); }
+
+  /** A file of what is shown: "png", "gif", "webm" or "mp4" as a Blob. */
+  film(kind, options) { return filmOf(this, kind, options); }
 }
 
 const players = new WeakMap(); // parentElement -> Player: it outlives updates
 
-export default function (component) {
+/** Show `component.data` in `component.parentElement`, now or anew. Returns what takes the player away. */
+export function mount(component) {
   const { parentElement } = component;
   let player = players.get(parentElement);
   if (!player || player.isDead) {
@@ -306,3 +324,5 @@ export default function (component) {
     players.delete(parentElement);
   }, 0);
 }
+
+export default mount;
