@@ -131,7 +131,7 @@ def count(runs: Sequence[Counted], *, device: int = 0, timeout_s: float = 600.0)
     return found
 
 
-def parse(text: str) -> list[tuple[str, dict[str, float]]]:
+def parse(text: str, wanted: Sequence[str] = METRICS) -> list[tuple[str, dict[str, float]]]:
     """The table of `ncu --csv --page raw`, one (function, metrics) a launch. Its second line holds the units."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -139,7 +139,7 @@ def parse(text: str) -> list[tuple[str, dict[str, float]]]:
         return []
     launches = []
     for row in list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))[1:]:
-        metrics = {name: value for name in METRICS if (value := _number(row.get(name) or "")) is not None}
+        metrics = {name: value for name in wanted if (value := _number(row.get(name) or "")) is not None}
         launches.append(((row.get("Kernel Name") or "").split("(")[0], metrics))
     return launches
 
