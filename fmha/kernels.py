@@ -11,7 +11,7 @@ from pathlib import Path
 from fmha import plans
 from fmha.errors import LimitError, ProblemError
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
-from fmha.plan import MAX_BLOCKS, SECTOR, Argument, Launch, Plan, causal_offset
+from fmha.plan import MAX_BLOCKS, SECTOR, STRIDES, Argument, Launch, Plan, causal_offset
 from fmha.problem import Problem, Tiling
 from fmha.schedule import Order
 
@@ -68,6 +68,10 @@ class Kernel:
                     "use a smaller N, fewer heads or a smaller batch."
                 )
         return plan
+
+    def fitting(self, problem: Problem) -> Problem:
+        """The problem as this kernel can take it: in its own first dtype where it has not the problem's."""
+        return problem if problem.dtype in self.dtypes else problem.replace(dtype=self.dtypes[0])
 
     def complaint(self, problem: Problem, tiling: Tiling, gpu: Gpu) -> str | None:
         """Why this kernel cannot run this problem with these tiles on `gpu`; None when it can."""
@@ -192,6 +196,7 @@ __all__ = [
     "KERNELS",
     "MAX_BLOCKS",
     "SECTOR",
+    "STRIDES",
     "Argument",
     "Kernel",
     "Launch",

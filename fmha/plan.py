@@ -14,6 +14,8 @@ MAX_BLOCKS = 2**31 - 1  # of a one-dimensional grid, on every GPU since compute 
 SECTOR = 32  # bytes: what L1 asks of L2 at least
 FLOATS = SECTOR // 4
 
+STRIDES = "strides"  # the buffer [4, 3] with those of Q, K, V, O, in elements
+
 Argument = str | int | float
 Defines = dict[str, int]
 
@@ -23,7 +25,8 @@ class Launch:
     """One launch of a `__global__` function on a one-dimensional grid.
 
     smem_bytes is the dynamic shared memory, static_smem_bytes what the function declares with a size. Arguments in
-    order: a string names a buffer (LSE and key_range may be null), an int is passed as int32, a float as float32.
+    order: a string names a buffer (LSE, key_range and strides may be null), an int is passed as int32, a float as
+    float32.
     """
 
     function: str
@@ -51,6 +54,11 @@ class Plan:
     requested: Traffic
     whole_sectors: bool
     scratch: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def strided(self) -> bool:
+        """Whether the kernel takes strides: then Q, K, V may lie in memory in another order than [B, H, N, d]."""
+        return all(STRIDES in launch.arguments for launch in self.launches)
 
     @property
     def device_bytes(self) -> int:
@@ -81,11 +89,11 @@ def padded(problem: Problem) -> bool:
     return problem.lens_k is not None or problem.left_pad is not None
 
 
-def slots(*shapes: tuple[str, tuple[int, ...]]) -> tuple[Slot, ...]:
-    """Arrays of floats one after the other."""
+def slots(*shapes: tuple[str, tuple[int, ...]], itemsize: int = 4) -> tuple[Slot, ...]:
+    """Arrays of numbers of `itemsize` bytes one after the other."""
     made, offset = [], 0
     for name, shape in shapes:
-        nbytes = 4
+        nbytes = itemsize
         for extent in shape:
             nbytes *= extent
         made.append(Slot(name, shape, offset, nbytes))

@@ -51,7 +51,7 @@ def add_to(commands: Any) -> None:
         "bench", help="run, check, time and record on this machine's GPU", description=_WHAT, epilog=_EPILOG
     )
     parser.add_argument("--kernel", help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
-    add_problem(parser)
+    add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser)
     group = parser.add_argument_group("the run")
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
@@ -196,8 +196,8 @@ def _check_sweep(options: argparse.Namespace) -> None:
 
 def single(options: argparse.Namespace) -> dict[str, Any]:
     """The request of one problem; what no GPU can run is refused here."""
-    problem, tiling = problem_from(options, N=4096), tiling_from(options)
     chosen = kernel(_KERNEL if options.kernel is None else options.kernel)
+    problem, tiling = problem_from(options, N=4096, dtype=chosen.dtypes[0]), tiling_from(options)
     chosen.plan(problem, tiling, _ANY_GPU)
     others = [(k.number, tiling) for k in KERNELS.values() if k.number == "01" != chosen.number]
     return _payload(options, problem, [(chosen.number, tiling), *others])

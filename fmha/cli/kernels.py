@@ -25,7 +25,7 @@ def add_to(commands: Any) -> None:
         "kernels", help="the kernels and their launches", description=_WHAT, epilog=_EPILOG
     )
     parser.add_argument("--kernel", help="number or name; without it: the list")
-    add_problem(parser)
+    add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser)
     parser.add_argument("--gpu", default=DEFAULT_GPU, help=f"{', '.join(GPUS)}: whose limits (default {DEFAULT_GPU})")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
             print(f"{k.number}  {k.name:<12}{k.changed}\n    {'cuda_src/' + k.file}, source {k.source_hash()}")
         return
     chosen = kernel(options.kernel)
-    problem, tiling = problem_from(options, N=4096), tiling_from(options)
+    problem, tiling = problem_from(options, N=4096, dtype=chosen.dtypes[0]), tiling_from(options)
     plan = chosen.plan(problem, tiling, GPUS[options.gpu])
     if options.json:
         print(json.dumps({**_facts(chosen), "plan": _plan(plan)}, indent=2))

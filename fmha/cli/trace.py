@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--kernel", default=_KERNEL, help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     parser.add_argument("--source", metavar="FILE.cu", help="a version of your own of the kernel's file, used instead")
-    add_problem(parser)
+    add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser)
     group = parser.add_argument_group("the run")
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
 
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
     chosen = kernel(options.kernel)
-    problem, tiling = problem_from(options, N=256), tiling_from(options)
+    problem, tiling = problem_from(options, N=256, dtype=chosen.dtypes[0]), tiling_from(options)
     text = _source(options.source)
     made = load(options.input, problem, seed=options.seed)
     arrays = (made.Q, made.K, made.V)

@@ -91,7 +91,7 @@ def bench(device: GpuDevice, request: Request, report: Report) -> tuple[Recordin
             except FmhaError as error:
                 if index == 0:
                     raise
-                row, O = _Candidate(_entry(chosen, tiling, request.problem, absent=str(error))), None
+                row, O = _Candidate(_entry(chosen, tiling, chosen.fitting(request.problem), absent=str(error))), None
             if index == 0:
                 shown = O
             rows.append(row)
@@ -122,7 +122,8 @@ def _kernel(
     mapped: bool,
 ) -> tuple[_Candidate, NDArray[np.float32] | None]:
     """Compile, run on poisoned outputs, compare. Its buffers stay in `held` for the timing."""
-    problem = request.problem
+    # A rival may know other dtypes only; the kernel that was asked for must take what was asked.
+    problem = request.problem if mapped else chosen.fitting(request.problem)
     what = f"kernel {chosen.number}"
     plan = chosen.plan(problem, tiling, device.gpu)
     report(f"compiling {what}", None)

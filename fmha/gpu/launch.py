@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,9 @@ from fmha.errors import LimitError
 from fmha.gpu.build import build
 from fmha.gpu.device import GpuDevice
 from fmha.gpu.libcuda import Occupancies
-from fmha.kernels import Kernel, Plan
+from fmha.kernels import STRIDES, Kernel, Plan
 from fmha.measurement import Build, FunctionUse
+from fmha.storage import lay, strides_table, taken
 from fmha.units import format_bytes
 
 POISON = 0xFF  # every byte of an output before a run: a NaN in each float
@@ -66,7 +68,10 @@ class Loaded:
 
 
 class Buffers:
-    """Device memory of one run: Q, K, V, O, LSE, padding, scratch. Frees everything when it is closed."""
+    """Device memory of one run: Q, K, V, O in the problem's dtype, LSE, padding, scratch. Frees all when it is closed.
+
+    Q, K, V: float arrays. A kernel that takes strides is given them as they lie in memory, and O lies as Q does.
+    """
 
     def __init__(
         self, device: GpuDevice, plan: Plan, Q: NDArray[Any], K: NDArray[Any], V: NDArray[Any], *, write_lse: bool
@@ -76,13 +81,17 @@ class Buffers:
             raise LimitError(complaint)
         self._device = device
         self._memory: dict[str, Any] = {}
-        self.sizes = {"O": 4 * p.B * p.H * p.Nq * p.d, **plan.scratch}
+        laid = {name: lay(a, p.dtype, strided=plan.strided) for name, a in zip("QKV", (Q, K, V), strict=True)}
+        self._as_Q = dataclasses.replace(laid["Q"], flat=np.empty(0))  # O lies as Q does
+        self._dtype = p.dtype
+        self.sizes = {"O": laid["Q"].flat.nbytes, **plan.scratch}
         if write_lse:
             self.sizes["LSE"] = 4 * p.B * p.H * p.Nq
-        self._shape = (p.B, p.H, p.Nq, p.d)
         try:
-            for name, array in (("Q", Q), ("K", K), ("V", V)):
-                self._upload(name, np.ascontiguousarray(array, np.float32))
+            for name in "QKV":
+                self._upload(name, laid[name].flat)
+            if not all(tensor.is_dense for tensor in laid.values()):
+                self._upload(STRIDES, strides_table(laid))
             if p.lens_k is not None or p.left_pad is not None:
                 self._upload("key_range", np.array([p.key_range(b) for b in range(p.B)], np.int32))
             for name, size in self.sizes.items():
@@ -110,12 +119,13 @@ class Buffers:
                 self._device.driver.memset_d8(int(self._memory[name]) + first, POISON, min(_MEMSET_PIECE, size - first))
 
     def output(self) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """O [B, H, Nq, d] and LSE [B, H, Nq], or None where it was not asked for."""
-        O = np.empty(self._shape, np.float32)
-        self._device.driver.memcpy_dtoh(O, self._memory["O"])
+        """O [B, H, Nq, d] and LSE [B, H, Nq] as float32; None for an LSE that was not asked for."""
+        raw = np.empty(self.sizes["O"], np.uint8)
+        self._device.driver.memcpy_dtoh(raw, self._memory["O"])
+        O = taken(raw, self._as_Q.shape, self._as_Q.strides, self._dtype)
         if "LSE" not in self._memory:
             return O, None
-        LSE = np.empty(self._shape[:3], np.float32)
+        LSE = np.empty(self._as_Q.shape[:3], np.float32)
         self._device.driver.memcpy_dtoh(LSE, self._memory["LSE"])
         return O, LSE
 

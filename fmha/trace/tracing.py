@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
-from fmha.kernels import SECTOR, Kernel, Plan
+from fmha.kernels import SECTOR, STRIDES, Kernel, Plan
 from fmha.phases import Phase, phase_at, phases
 from fmha.problem import Problem, Tiling
 from fmha.reference import check_inputs
+from fmha.storage import lay, strides_table, taken
 from fmha.trace.build import Mode, Program, build
 from fmha.trace.findings import WILD, Finding, findings
 from fmha.trace.run import CHECK, REVERSED, TRACE, Detail, Raw, run
 
 LIMIT_S = 20.0
+_LENGTHS = ("key_range", STRIDES)  # small tables that are no tensors
 Array = NDArray[np.float32]
 
 
@@ -148,7 +150,7 @@ class Trace:
 
     @property
     def requested_bytes(self) -> int:
-        """Bytes of tensors in device memory that all threads asked for, without the lengths of padded sequences."""
+        """Bytes of tensors in device memory that all threads asked for, without key ranges and strides."""
         return sum(count.nbytes for count in self._tensors)
 
     @property
@@ -158,7 +160,7 @@ class Trace:
 
     @property
     def _tensors(self) -> list[Count]:
-        return [count for count in self.counts if count.space == "global" and count.array != "key_range"]
+        return [count for count in self.counts if count.space == "global" and count.array not in _LENGTHS]
 
     def saved(self, name: str) -> Array:
         """What a part of dynamic shared memory held at the end of every interval of `raw.intervals`: [intervals,
@@ -198,7 +200,8 @@ def trace(
     """Run a kernel of the registry on the CPU, access by access.
 
     Args:
-        Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d]. gpu: whose limits the plan keeps.
+        Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d], rounded to the problem's dtype; a kernel that takes strides is given
+            them as they lie in memory. gpu: whose limits the plan keeps.
         text: a source to be used in place of the kernel's own.
         check: look for races and reads of what nothing wrote (bounds and barriers are looked at in any case).
         flops: count arithmetic too, in a second run; not of a kernel that was seen to access what is not its own.
@@ -212,14 +215,15 @@ def trace(
         compile. TraceError: no compiler, a crash, or no end within `timeout_s`.
     """
     plan = kernel.plan(problem, tiling, gpu, write_lse=write_lse)
-    arrays = check_inputs(problem, Q, K, V)
+    check_inputs(problem, Q, K, V)
     p = problem
-    inputs: dict[str, NDArray[Any]] = {
-        name: np.ascontiguousarray(array, np.float32) for name, array in zip("QKV", arrays, strict=True)
-    }
+    laid = {name: lay(np.asarray(a), p.dtype, strided=plan.strided) for name, a in zip("QKV", (Q, K, V), strict=True)}
+    inputs: dict[str, NDArray[Any]] = {name: tensor.flat for name, tensor in laid.items()}
+    if not all(tensor.is_dense for tensor in laid.values()):
+        inputs[STRIDES] = strides_table(laid)
     if p.lens_k is not None or p.left_pad is not None:
         inputs["key_range"] = np.array([p.key_range(b) for b in range(p.B)], np.int32)
-    outputs = {"O": 4 * p.B * p.H * p.Nq * p.d, **plan.scratch}
+    outputs = {"O": laid["Q"].flat.nbytes, **plan.scratch}  # O lies as Q does
     if write_lse:
         outputs["LSE"] = 4 * p.B * p.H * p.Nq
     functions = [launch.function for launch in plan.launches]
@@ -241,7 +245,7 @@ def trace(
     if flops and not any(fault.kind in WILD for fault in faults):  # where nothing looks, a wild access would crash
         limits: dict[str, Any] = {"blocks": blocks, "processes": processes, "timeout_s": timeout_s}
         counted = run(programs[1], plan.launches, inputs, outputs, flags=0, **limits).flops
-    O = raw.outputs["O"].reshape(p.B, p.H, p.Nq, p.d)
+    O = taken(raw.outputs["O"], laid["Q"].shape, laid["Q"].strides, p.dtype)
     LSE = raw.outputs["LSE"].reshape(p.B, p.H, p.Nq) if write_lse else None
     return Trace(
         kernel, p, tiling, plan, kernel.source() if text is None else text, O, LSE,

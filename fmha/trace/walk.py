@@ -195,8 +195,8 @@ def _shape(trace: Trace, launch: int, region: Region) -> tuple[int, ...]:
     plan: Any = trace.plan.launches[launch]
     if region.space == "shared":
         slots = [slot for each in (plan, *trace.plan.launches) for slot in each.smem]
-        named = next((slot.shape for slot in slots if slot.name == region.name), None)
-        return named if named and 4 * math.prod(named) == region.nbytes else (region.nbytes // 4,)
+        named = next((slot for slot in slots if slot.name == region.name), None)
+        return named.shape if named and named.nbytes == region.nbytes else (region.nbytes // 4,)
     return _tensor_shape(p, region)
 
 

@@ -67,7 +67,7 @@ def equal(run: Trace) -> bool:
 def tensors(run: Trace) -> list[dict[str, str]]:
     """Counted and predicted bytes of each tensor."""
     counted, said = run.global_bytes, run.plan.requested.by_tensor
-    names = [name for name in dict.fromkeys([*said, *counted]) if name != "key_range"]
+    names = [name for name in dict.fromkeys([*said, *counted]) if name not in ("key_range", "strides")]
     rows = []
     for name in names:
         (read, written), (may_read, may_write) = counted.get(name, (0, 0)), said.get(name, (0, 0))

@@ -1,6 +1,9 @@
 // What cuda_src/mma.cuh's functions do, for the CPU: fragments lie in lanes and registers as the PTX manual lays them out.
 #pragma once
 
+#pragma push_macro("float")
+#undef float  // what registers hold is not counted as arithmetic here; a product counts itself
+
 namespace fmha {
 static inline __attribute__((no_sanitize("thread"))) float widen(uint16_t bits) {
 #if HALF
@@ -87,7 +90,7 @@ __attribute__((no_sanitize("thread"))) static void spread_matrices(void** lanes)
         }
     }
 }
-static inline void matrices(unsigned (&to)[4], const uint4* row, bool is_transposed, unsigned line) {
+static FMHA_INLINE void matrices(unsigned (&to)[4], const uint4* row, bool is_transposed, unsigned line) {
     const uint4 mine = *row;  // one access of 16 bytes a lane
     Matrices m;
     m.to = to;
@@ -100,21 +103,28 @@ static inline void matrices(unsigned (&to)[4], const uint4* row, bool is_transpo
 struct Tile {
     uint4* at;
 };
-static inline Tile tile_at(uint4* smem) { return {smem}; }
-static inline unsigned pack(fmha_float low, fmha_float high) {
-    return (unsigned)fmha::narrow((decltype(1.0f))low) | (unsigned)fmha::narrow((decltype(1.0f))high) << 16;
+static FMHA_INLINE Tile tile_at(uint4* smem) { return {smem}; }
+static FMHA_INLINE unsigned pack(fmha_float low, fmha_float high) {
+    return (unsigned)fmha::narrow((float)low) | (unsigned)fmha::narrow((float)high) << 16;
 }
-static inline fmha_float exp2_fast(fmha_float x) { return exp2f(x); }
-static inline void mma(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    fmha::Mma m = {(decltype(1.0f)*)sum, a, b0, b1};
+static FMHA_INLINE fmha_float exp2_fast(fmha_float x FMHA_LINE) {
+    FMHA_COUNT(FMHA_SPECIAL, 1);
+    return ::exp2f((float)x);
+}
+// A lane's share of the 16 x 8 x 16 products: 64 multiplications and as many additions.
+static FMHA_INLINE void mma(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1 FMHA_LINE) {
+    FMHA_COUNT(FMHA_MUL, 64);
+    FMHA_COUNT(FMHA_ADD, 64);
+    fmha::Mma m = {(float*)sum, a, b0, b1};
     fmha_warp_do(&fmha::mma_together, &m, __LINE__);
 }
-static inline void load_matrices(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, false, __LINE__); }
-static inline void load_matrices_transposed(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, true, __LINE__); }
-static inline void copy_async(Tile tile, int piece, const uint4* from, bool inside) {
+static FMHA_INLINE void load_matrices(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, false, __LINE__); }
+static FMHA_INLINE void load_matrices_transposed(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, true, __LINE__); }
+static FMHA_INLINE void copy_async(Tile tile, int piece, const uint4* from, bool inside) {
     if (inside) tile.at[piece] = *from;
     else tile.at[piece] = make_uint4(0, 0, 0, 0);
 }
-static inline void copies_issued() {}
+static FMHA_INLINE void copies_issued() {}
 template <int LEFT>
-static inline void copies_done() {}
+static FMHA_INLINE void copies_done() {}
+#pragma pop_macro("float")
