@@ -21,10 +21,14 @@ from fmha.errors import InputError
 from fmha.events import CODE, emit
 from fmha.phases import Phase, groups, phases
 from fmha.problem import Problem, Tiling
+from fmha.units import ceil_div
 
 BUFFER = "stamps"  # the name of the last but one argument of a stamped kernel; the last is the room for stamps a block
 HEAD = 6  # words of a block before its stamps: SM, time and clock at the beginning, the same at the end, how many
 _MASK = (1 << 56) - 1
+# No kernel here names more in its loop over tiles, in a loop over rows inside it, and around both.
+_PHASES_A_VISIT, _PHASES_A_ROW, _PHASES_BESIDE = 4, 4, 8
+_OTHER = "the time stamps do not fit the kernel's source: they were recorded with another one."
 FOLDER = Path(__file__).resolve().parent / "recorded" / "timelines"
 
 _PARAMETERS = ", unsigned long long* fmha_stamps, int fmha_room) {"
@@ -79,6 +83,13 @@ def stamped(text: str, function: str, file: str) -> str:
             lines[phase.first - 1] = _STAMP.format(head=HEAD, phase=number)
     lines[closing] = _END + lines[closing]
     return "\n".join([_PRELUDE + f'#line 1 "{file}"', *lines, ""])
+
+
+def room_for(problem: Problem, tiling: Tiling, threads: int) -> int:
+    """How many stamps a block of so many threads may need: at each visit the phases of a visit, those of the softmax
+    again for each row that one warp takes, and a few around the loop over tiles."""
+    rows = max(1, ceil_div(32 * tiling.Br, threads))
+    return (_PHASES_A_VISIT + _PHASES_A_ROW * rows) * tiling.Tc(problem) + _PHASES_BESIDE + rows
 
 
 @dataclass(frozen=True)
@@ -138,8 +149,9 @@ def read_stamps(words: NDArray[np.uint64], workers: int, facts: Mapping[str, Any
 def stamped_events(stamps: Stamps, source: str) -> NDArray[np.void]:
     """The event table of a time-stamped run: the simulator's rows with the measured `t0`, `t1` (µs) and `sm`.
 
-    A phase that the table splits (K and V are loaded in one) is divided by bytes. SMs are numbered from 0 in the order
-    of their own numbers, without those that had nothing to do.
+    A phase that the table splits (K and V are loaded in one) is divided by bytes. One that a visit comes back to, row
+    by row, is told once, as long as all its turns together. SMs are numbered from 0 in the order of their own numbers,
+    without those that had nothing to do.
 
     Raises:
         InputError: the phases do not follow one another as the simulator's events do.
@@ -147,24 +159,38 @@ def stamped_events(stamps: Stamps, source: str) -> NDArray[np.void]:
     problem, tiling = stamps.problem, stamps.tiling
     table = emit(problem, tiling)
     found = phases(source)
-    part = np.array(groups(found))[stamps.phase]
-    begins = np.ones(len(part), np.bool_)
-    begins[1:] = part[1:] != part[:-1]
-    begins[stamps.first[:-1][np.diff(stamps.first) > 0]] = True
-    kept = np.flatnonzero(begins)
+    if len(stamps.phase) and int(stamps.phase.max()) >= len(found):
+        raise InputError(_OTHER)
+    codes = [_codes(phase) for phase in found]
+    # What the table knows no phase for (LSE) belongs to what was before it.
+    kept = np.flatnonzero(np.array([bool(code) for code in codes])[stamps.phase])
     worker = np.searchsorted(stamps.first, kept, side="right") - 1
     until = np.append(stamps.at_us[kept][1:], 0.0)
     is_last = np.append(worker[1:] != worker[:-1], True)
     until[is_last] = stamps.end_us[worker[is_last]]
 
-    codes = [_codes(phase) for phase in found]
-    span_of = np.repeat(np.arange(len(kept)), [len(codes[p]) for p in stamps.phase[kept]])
-    wanted = np.array([CODE[code] for p in stamps.phase[kept] for code in codes[p]], np.uint8)
-    if len(wanted) != len(table) or (wanted != table["phase"]).any() or (worker[span_of] != table["worker"]).any():
-        raise InputError("the time stamps do not fit the kernel's source: they were recorded with another one.")
-    start, length = stamps.at_us[kept], until - stamps.at_us[kept]
+    opens_visit = np.array(["load_K" in code for code in codes])[stamps.phase[kept]]
+    part = np.array(groups(found))[stamps.phase[kept]]
+    turn = np.stack([worker, np.cumsum(opens_visit), part], 1)
+    _, first, same = np.unique(turn, axis=0, return_index=True, return_inverse=True)
+    length = np.bincount(same.ravel(), until - stamps.at_us[kept], len(first))
+    order = np.argsort(first)
+    first, length = first[order], length[order]
+    ahead = np.cumsum(length) - length
+    opening = np.searchsorted(worker[first], worker[first])  # of each worker
+    start = stamps.at_us[kept][first[opening]] + ahead - ahead[opening]
+
+    phase = stamps.phase[kept][first]
+    span_of = np.repeat(np.arange(len(first)), [len(codes[p]) for p in phase])
+    wanted = np.array([CODE[code] for p in phase for code in codes[p]], np.uint8)
+    if (
+        len(wanted) != len(table)
+        or (wanted != table["phase"]).any()
+        or (worker[first][span_of] != table["worker"]).any()
+    ):
+        raise InputError(_OTHER)
     weight = np.maximum(table["nbytes"].astype(np.float64), 1.0)
-    total = np.bincount(span_of, weight, len(kept))
+    total = np.bincount(span_of, weight, len(first))
     before = np.cumsum(weight) - weight
     opens = np.searchsorted(span_of, span_of)
     offset = before - before[opens]
@@ -231,6 +257,6 @@ def as_facts(problem: Problem, tiling: Tiling, **more: Any) -> dict[str, Any]:
 
 
 __all__ = [
-    "BUFFER", "FOLDER", "HEAD", "Stamps", "as_facts", "open_stamps", "read_stamps", "save", "stamped",
+    "BUFFER", "FOLDER", "HEAD", "Stamps", "as_facts", "open_stamps", "read_stamps", "room_for", "save", "stamped",
     "stamped_events",
 ]  # fmt: skip

@@ -18,10 +18,8 @@ from fmha.gpu.timing import time_in_turns
 from fmha.inputs import load
 from fmha.kernels import Kernel, included
 from fmha.problem import Problem, Tiling
-from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, stamped
+from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped
 
-_PHASES_A_VISIT = 8  # room for stamps: no kernel here names more in its loop
-_PHASES_BESIDE = 8
 _BUDGET = 1 << 22  # scores that are compared in float64
 
 
@@ -41,7 +39,7 @@ def stamp(
             f"kernel {kernel.number} ({kernel.name}) is several kernels: stamps are for one, such as 02."
         )
     launch = plan.launches[0]
-    room = _PHASES_A_VISIT * tiling.Tc(problem) + _PHASES_BESIDE
+    room = room_for(problem, tiling, launch.block)
     with_stamps = dataclasses.replace(
         plan,
         launches=(dataclasses.replace(launch, arguments=(*launch.arguments, BUFFER, room)),),

@@ -13,7 +13,7 @@ from fmha.errors import InputError
 from fmha.events import CODE, emit
 from fmha.kernels import KERNELS
 from fmha.phases import groups, phase_at, phases
-from fmha.stamps import HEAD, Stamps, as_facts, open_stamps, read_stamps, save, stamped, stamped_events
+from fmha.stamps import HEAD, Stamps, as_facts, open_stamps, read_stamps, room_for, save, stamped, stamped_events
 
 KERNEL = KERNELS["02"]
 SOURCE = KERNEL.source()
@@ -112,3 +112,29 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.npz").write_bytes(b"PK no")
     with pytest.raises(InputError, match="not a recording"):
         open_stamps(tmp_path / "bad.npz")
+
+
+def test_the_turns_of_a_phase_are_added_up() -> None:
+    """A kernel whose threads own several rows comes back to m and P at each visit, and to LSE after O."""
+    p, t = Problem(N=8, d=8), Tiling(8, 8)
+    source = KERNELS["06"].source()
+    order = [0, 1, 2, 3, 4, 3, 4, 5, 6, 7, 7]  # Q; K, V; S; m, P; m, P; O; O / l; LSE, LSE
+    took = [10.0, 20, 30, 1, 2, 3, 4, 50, 60, 7, 7]
+    at = 5.0 + np.cumsum([0.0, *took])
+    stamps = Stamps(
+        as_facts(p, t), np.array([9], np.int32), np.array([0.0]), at[-1:], np.array([0, len(order)]), at[:-1],
+        np.array(order, np.uint8),
+    )  # fmt: skip
+    table = stamped_events(stamps, source)
+    spans = {code: table[table["phase"] == CODE[code]][0] for code in ("load_Q", "S", "m", "P", "O", "store_O")}
+    assert spans["load_Q"]["t0"] == 5 and spans["S"]["t1"] == 5 + 60
+    assert (spans["m"]["t0"], spans["m"]["t1"]) == (65, 65 + 1 + 3)
+    assert (spans["P"]["t0"], spans["P"]["t1"]) == (69, 69 + 2 + 4)
+    assert (spans["O"]["t0"], spans["O"]["t1"]) == (75, 125)
+    assert spans["store_O"]["t1"] == pytest.approx(125 + 60 + 14)  # LSE is no phase of the table
+
+
+def test_there_is_room_for_the_stamps_of_many_rows() -> None:
+    p = Problem(N=100, d=8)
+    assert room_for(p, Tiling(32, 32), 1024) >= 8 * 4 + 8
+    assert room_for(p, Tiling(64, 32), 256) >= (4 + 3 * 8) * 4 + 8
