@@ -17,6 +17,7 @@ from fmha.gpu.launch import Buffers, Loaded
 from fmha.gpu.timing import time_in_turns
 from fmha.inputs import load
 from fmha.kernels import Kernel, included
+from fmha.phases import phases
 from fmha.problem import Problem, Tiling
 from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped
 
@@ -74,10 +75,12 @@ def stamp(
     found = check(problem, Q, K, V, O, rows=choose_rows(problem, _BUDGET, seed))
     if not found.ok:
         raise GpuError(f"kernel {kernel.number} with time stamps is {found.verdict}, so nothing is recorded.")
-    described = device.described()
+    described, use = device.described(), loaded.build.functions[0]
     facts = as_facts(
         problem, tiling,
         device=described.facts.name, driver=described.driver, cuda=described.cuda, sms=device.gpu.sms,
+        gpu=dataclasses.asdict(described.facts), compiler=loaded.build.compiler.split(" (")[0],
+        registers=use.registers, blocks_per_sm=use.blocks_per_sm, phases=[phase.maths for phase in phases(source)],
         made=datetime.now(UTC).isoformat(timespec="seconds"), kernel=kernel.number, source=kernel.source_hash(),
         input=input_name, seed=seed,
         stamped_us=times[0].median_us if times[0] else None, plain_us=times[1].median_us if times[1] else None,
