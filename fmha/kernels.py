@@ -14,6 +14,7 @@ from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.plan import MAX_BLOCKS, SECTOR, STRIDES, Argument, Launch, Plan, causal_offset
 from fmha.problem import Problem, Tiling
 from fmha.schedule import Order
+from fmha.units import ceil_div
 
 SOURCES = Path(__file__).resolve().parent.parent / "cuda_src"
 Planner = Callable[[Problem, Tiling, Gpu, bool], Plan]
@@ -23,7 +24,8 @@ Planner = Callable[[Problem, Tiling, Gpu, bool], Plan]
 class Kernel:
     """One rung of the ladder.
 
-    tiled: whether Br and Bc are chosen by the person who runs it; otherwise `tile` says what it uses.
+    tiled: whether Br and Bc are chosen by the person who runs it; otherwise `tile` says what it uses. d_step: d must be
+    a multiple of it. tiles: (Br, Bc) worth trying, the likeliest first.
     """
 
     number: str
@@ -37,6 +39,8 @@ class Kernel:
     max_d: int = 256
     tiled: bool = True
     tile: str = ""
+    d_step: int = 1
+    tiles: tuple[tuple[int, int], ...] = ((32, 32), (16, 64), (64, 16), (16, 16))
 
     @property
     def path(self) -> Path:
@@ -59,6 +63,11 @@ class Kernel:
             raise ProblemError(
                 f"kernel {self.number} ({self.name}) takes head dimensions d up to {self.max_d}, not {problem.d}: "
                 f"choose d={self.max_d} or less."
+            )
+        if problem.d % self.d_step:
+            raise ProblemError(
+                f"kernel {self.number} ({self.name}) reads {self.d_step} numbers at a time, and d={problem.d} is no "
+                f"multiple of {self.d_step}: use d={ceil_div(problem.d, self.d_step) * self.d_step}."
             )
         plan = self.planner(problem, tiling, gpu, write_lse)
         for launch in plan.launches:
@@ -157,6 +166,7 @@ KERNELS: dict[str, Kernel] = {
             "05_float4s.cu",
             "q-outer",
             plans.float4s,
+            d_step=4,
         ),
         Kernel(
             "06",
@@ -166,6 +176,8 @@ KERNELS: dict[str, Kernel] = {
             "06_in_regs.cu",
             "q-outer",
             plans.in_regs,
+            d_step=4,
+            tiles=((128, 64), (64, 64), (128, 32), (64, 32), (32, 32)),
         ),
     )
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fmha.errors import LimitError, ProblemError
+from fmha.errors import LimitError
 from fmha.hardware import Gpu
 from fmha.memory import Slot, smem_bytes, smem_complaint, smem_layout
 from fmha.plan import FLOATS, Launch, Plan, causal_offset, padded, slots, slots_bytes
@@ -56,7 +56,6 @@ def shuffle(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan
 def float4s(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     """05: four floats at a time."""
     _check_warps(tiling)
-    _check_quads(problem)
     threads = _threads(tiling, problem.d, gpu)
     Br, Bc, d, pitch = tiling.Br, tiling.Bc, problem.d, 4 * (problem.d // 4 | 1)
     held = slots(
@@ -73,7 +72,6 @@ _SIDE, _TILE_THREADS, _MOST_ROWS = 16, 256, 128
 
 def in_regs(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     """06: S and O in registers."""
-    _check_quads(problem)
     for name, size in (("Br", tiling.Br), ("Bc", tiling.Bc)):
         if size % _SIDE or size > _MOST_ROWS:
             near = min(_MOST_ROWS, max(_SIDE, round(size / _SIDE) * _SIDE))
@@ -135,14 +133,6 @@ def _check_warps(tiling: Tiling) -> None:
         raise LimitError(
             f"threads: Br={tiling.Br}, Bc={tiling.Bc} makes {tiling.Br * tiling.Bc} threads, and whole warps of 32 "
             "take the rows: try Br and Bc whose product is a multiple of 32, such as 16 x 16."
-        )
-
-
-def _check_quads(problem: Problem) -> None:
-    if problem.d % 4:
-        raise ProblemError(
-            f"d={problem.d} is no multiple of 4, and this kernel reads four floats at a time: "
-            f"use d={ceil_div(problem.d, 4) * 4}."
         )
 
 

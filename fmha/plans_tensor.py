@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fmha.errors import LimitError, ProblemError
+from fmha.errors import LimitError
 from fmha.hardware import Gpu
 from fmha.memory import Slot
 from fmha.plan import SECTOR, STRIDES, Launch, Plan, causal_offset, padded, slots, slots_bytes
@@ -13,7 +13,7 @@ from fmha.problem import Problem, Tiling
 from fmha.traffic import closed_form
 from fmha.units import ceil_div
 
-CHUNK = 8  # 16-bit numbers in one access of 16 bytes
+CHUNK = 8  # 16-bit numbers in one access of 16 bytes, of which d is a multiple
 _COLUMNS = 64  # d is rounded up to a multiple: rows of 128 bytes, all 32 banks
 _KEYS = 16  # Bc is a multiple: what one product of P and V takes
 _WARP = 32
@@ -38,14 +38,9 @@ class Shape:
         """The plan of a run.
 
         Raises:
-            ProblemError: d is no multiple of 8. LimitError: tiles that warps cannot share, or that do not fit.
+            LimitError: tiles that warps cannot share, or that do not fit.
         """
         p = problem
-        if p.d % CHUNK:
-            raise ProblemError(
-                f"d={p.d} is no multiple of {CHUNK}, and this kernel reads {CHUNK} numbers of 16 bits at a time: "
-                f"use d={ceil_div(p.d, CHUNK) * CHUNK}."
-            )
         most = gpu.threads_per_block // _WARP * self.rows
         _check_multiple("Br", tiling.Br, self.rows, most, f"a warp owns {self.rows} rows")
         _check_multiple("Bc", tiling.Bc, _KEYS, 256, f"tensor cores take {_KEYS} keys at a time")

@@ -36,7 +36,7 @@ def test_the_source_agrees_with_its_plan(chosen: Kernel) -> None:
     head = [line.split(":")[0] for line in text.splitlines()[:4]]
     assert head == ["// Changed", "// Who", "// Where", "// Run"]
     assert f"--kernel {chosen.number} " in text.splitlines()[3]
-    plan = chosen.plan(Problem(N=100, d=64), Tiling(16, 16))
+    plan = chosen.plan(chosen.fitting(Problem(N=100, d=64)), Tiling(*chosen.tiles[0]))
     signatures = re.findall(
         r'extern "C" __global__ void __launch_bounds__\([^)]*\)\s+(\w+)\((.*?)\) \{', text, re.DOTALL
     )
@@ -49,6 +49,25 @@ def test_the_source_agrees_with_its_plan(chosen: Kernel) -> None:
             assert wanted[type(argument)] in declared, (declared, argument)
             if isinstance(argument, str):
                 assert declared.endswith(f"* {argument}")
+    assert plan.strided == all("long long* strides," in parameters for _, parameters in signatures)
+
+
+@every_kernel
+def test_what_is_worth_trying_can_be_run(chosen: Kernel) -> None:
+    """On the GPU of the recordings, for the head dimensions of the ladder: at least one of the tiles, in each dtype."""
+    for dtype in chosen.dtypes:
+        for d in (64, 128):
+            p = Problem(N=256, d=d, dtype=dtype)
+            fine = [t for t in chosen.tiles if chosen.complaint(p, Tiling(*t), GPUS["H200"]) is None]
+            assert fine, (chosen.name, dtype, d)
+    text = chosen.complaint(chosen.fitting(Problem(N=256, d=chosen.d_step + 1)), Tiling(*chosen.tiles[0]), GPUS["H200"])
+    if chosen.d_step > 1:
+        assert text is not None and f"use d={2 * chosen.d_step}." in text
+    other = next((name for name in ("fp32", "bf16") if name not in chosen.dtypes), None)
+    if other:
+        text = chosen.complaint(Problem(N=256, dtype=other), Tiling(*chosen.tiles[0]), GPUS["H200"])
+        assert text is not None and f"not in {other}: choose dtype {chosen.dtypes[0]}" in text
+        assert chosen.fitting(Problem(N=256, dtype=other)).dtype == chosen.dtypes[0]
 
 
 @every_kernel

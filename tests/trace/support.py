@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fmha import Problem, Tiling
+from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import Kernel
 from fmha.mask import row_bounds
 from fmha.trace import Trace, trace
@@ -19,15 +20,28 @@ from fmha.trace import Trace, trace
 DIMS = (1, 2, 5, 8, 12, 16, 24, 31, 33, 40)
 LENGTHS = (1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 40, 65)
 # Sides that divide a warp and that do not; more rows than a warp, more keys than a warp; one of each.
+H200 = GPUS[DEFAULT_GPU]
 TILINGS = ((1, 1), (4, 4), (5, 7), (16, 8), (8, 16), (3, 64), (48, 1), (1, 100), (16, 16), (32, 32))
 
 
+def tilings_of(kernel: Kernel) -> list[tuple[int, int]]:
+    """Tiles for random problems: the odd ones where the kernel takes them, else its smallest and two larger ones."""
+    p = kernel.fitting(Problem(N=1, d=max(DIMS)))
+    odd = [t for t in TILINGS if kernel.complaint(p, Tiling(*t), H200) is None]
+    if len(odd) > 2:
+        return odd
+    sides = [(Br, Bc) for Br in (16, 32, 64) for Bc in (16, 32, 64)]
+    fine = [t for t in sides if kernel.complaint(p, Tiling(*t), H200) is None]
+    return [fine[0], fine[len(fine) // 2], fine[-1]]
+
+
 @st.composite
-def problems(draw: st.DrawFn, most: int = 4000) -> Problem:
+def problems(draw: st.DrawFn, most: int = 4000, kernel: Kernel | None = None) -> Problem:
     """Ragged lengths, Nq != Nk, grouped heads, both causal alignments, padding on both sides, odd d and scales.
 
-    most: B H Nq Nk, so that a traced run stays short.
+    most: B H Nq Nk, so that a traced run stays short. kernel: whose dtypes and head dimensions are drawn from.
     """
+    dims = [d for d in DIMS if kernel is None or d % kernel.d_step == 0]
     B, Hk, group = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     Nq = draw(st.sampled_from(LENGTHS))
     Nk = draw(st.just(Nq) | st.sampled_from(LENGTHS))
@@ -35,9 +49,10 @@ def problems(draw: st.DrawFn, most: int = 4000) -> Problem:
         B, Hk, group, Nq, Nk = (1, 1, 1, Nq, Nk) if B * Hk * group > 1 else (1, 1, 1, Nq - Nq // 3, Nk - Nk // 3)
     lengths = st.none() | st.tuples(*[st.integers(0, Nk)] * B)
     return Problem(
-        B=B, H=Hk * group, Hk=Hk, Nq=Nq, Nk=Nk, d=draw(st.sampled_from(DIMS)),
+        B=B, H=Hk * group, Hk=Hk, Nq=Nq, Nk=Nk, d=draw(st.sampled_from(dims)),
         scale=draw(st.none() | st.floats(-2, 2)), causal=draw(st.sampled_from([None, "br", "tl"])),
         lens_k=draw(lengths), left_pad=draw(lengths),
+        dtype=draw(st.sampled_from(kernel.dtypes)) if kernel else "fp32",
     )  # fmt: skip
 
 
