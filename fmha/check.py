@@ -60,6 +60,24 @@ class Check:
     lse_allowed: float | None = None
 
 
+@dataclass(frozen=True)
+class Truth:
+    """What results are compared with, for some rows of a problem: made once for many results of the same Q, K, V."""
+
+    rows: int
+    parts: tuple[_Part, ...]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one head: O and LSE in float64, those of the plain computation, and the largest P |V|."""
+
+    head: HeadRows
+    exact: tuple[Array, Array]
+    plain: tuple[Array, Array]
+    summed: float
+
+
 def choose_rows(problem: Problem, budget: int = BUDGET, seed: int = 0) -> tuple[HeadRows, ...]:
     """All rows where their scores stay within `budget`; else a sample over the heads, with the first and last row of
     each, and with the first and last head."""
@@ -93,34 +111,49 @@ def check(
     *,
     rows: tuple[HeadRows, ...] | None = None,
     finite: int | None = None,
+    truth: Truth | None = None,
 ) -> Check:
     """Compare O [B, H, Nq, d] (and LSE [B, H, Nq]) with attention in float64 over the inputs as stored in the dtype.
 
     Args:
         rows: which rows; `choose_rows(problem)` by default.
         finite: how many numbers of O are finite, where someone counted them already.
+        truth: of the same problem and inputs, where it was made already (`truth_of`); then `rows` are its.
     """
     p = problem
     Q, K, V, O = (np.asarray(array) for array in (Q, K, V, O))
-    chosen = choose_rows(p) if rows is None else rows
-    at_once = max(1, _SCORES_AT_ONCE // p.Nk)
-    parts = [
-        HeadRows(head.b, head.h, head.rows[first : first + at_once])
-        for head in chosen
-        for first in range(0, len(head.rows), at_once)
-    ]
+    known = truth_of(p, Q, K, V, rows) if truth is None else truth
     not_finite = O.size - (int(np.isfinite(O).sum()) if finite is None else finite)
     seen = _Errors()
-    for part in parts:
-        seen.add(p, part, Q, K, V, O, None if LSE is None else np.asarray(LSE))
-    found = seen.verdict(p, sum(len(head.rows) for head in chosen), not_finite)
+    for part in known.parts:
+        seen.add(part, O, None if LSE is None else np.asarray(LSE))
+    found = seen.verdict(p, known.rows, not_finite)
     for order in ("forwards", "backwards"):
         if found.ok or found.not_finite:
             break
-        for part in parts:
+        for part in known.parts:
             seen.add_plain(p, part, Q, K, V, order)
         found = seen.verdict(p, found.rows_checked, not_finite)
     return found
+
+
+def truth_of(
+    problem: Problem, Q: ArrayLike, K: ArrayLike, V: ArrayLike, rows: tuple[HeadRows, ...] | None = None
+) -> Truth:
+    """What `check` compares with, for these rows (`choose_rows(problem)` by default)."""
+    p = problem
+    Q, K, V = (np.asarray(array) for array in (Q, K, V))
+    chosen = choose_rows(p) if rows is None else rows
+    at_once = max(1, _SCORES_AT_ONCE // p.Nk)
+    parts = []
+    for head in chosen:
+        for first in range(0, len(head.rows), at_once):
+            part = HeadRows(head.b, head.h, head.rows[first : first + at_once])
+            q, k, v = _stored(p, part, Q, K, V)
+            summed, _ = _attention(p, part, q, k, np.abs(v), np.float64)
+            exact, plain = (_attention(p, part, q, k, v, work) for work in (np.float64, np.float32))
+            parts.append(_Part(part, exact, plain, float(summed.max(initial=0.0))))
+    return Truth(sum(len(head.rows) for head in chosen), tuple(parts))
 
 
 def error_map(
@@ -151,10 +184,9 @@ class _Errors:
         self.worst = (0, 0, 0, 0)
         self.broken = 0
 
-    def add(self, p: Problem, head: HeadRows, Q: Array, K: Array, V: Array, O: Array, LSE: Array | None) -> None:
-        q, k, v = _stored(p, head, Q, K, V)
-        truth, truth_lse = _attention(p, head, q, k, v, np.float64)
-        self._compare_plain("library", (truth, truth_lse), _attention(p, head, q, k, v, np.float32))
+    def add(self, part: _Part, O: Array, LSE: Array | None) -> None:
+        head, (truth, truth_lse) = part.head, part.exact
+        self._compare_plain("library", part.exact, part.plain)
         result = O[head.b, head.h][head.rows].astype(np.float64)
         difference = np.abs(result - truth)
         wrong = ~np.isfinite(difference)
@@ -169,16 +201,14 @@ class _Errors:
             self.worst = self.worst if self.broken else (head.b, head.h, int(head.rows[row]), col)
         self.squares += float((difference**2).sum())
         self.norm += float((truth**2).sum())
-        summed, _ = _attention(p, head, q, k, np.abs(v), np.float64)
-        self.summed = max(self.summed, float(summed.max(initial=0.0)))
+        self.summed = max(self.summed, part.summed)
         if LSE is not None:
             self._add_lse(LSE[head.b, head.h][head.rows].astype(np.float64), truth_lse)
 
-    def add_plain(self, p: Problem, head: HeadRows, Q: Array, K: Array, V: Array, order: str) -> None:
+    def add_plain(self, p: Problem, part: _Part, Q: Array, K: Array, V: Array, order: str) -> None:
         """The plain computation once more, its scores added up in another order."""
-        q, k, v = _stored(p, head, Q, K, V)
-        truth = _attention(p, head, q, k, v, np.float64)
-        self._compare_plain(order, truth, _attention(p, head, q, k, v, np.float32, order))
+        q, k, v = _stored(p, part.head, Q, K, V)
+        self._compare_plain(order, part.exact, _attention(p, part.head, q, k, v, np.float32, order))
 
     def _compare_plain(self, order: str, truth: tuple[Array, Array], plain: tuple[Array, Array]) -> None:
         off = np.abs(plain[0].astype(np.float64) - truth[0])
@@ -273,4 +303,4 @@ def _products(a: Array, b: Array, order: str) -> Array:
     return sums
 
 
-__all__ = ["BUDGET", "Check", "HeadRows", "check", "choose_rows", "error_map"]
+__all__ = ["BUDGET", "Check", "HeadRows", "Truth", "check", "choose_rows", "error_map", "truth_of"]

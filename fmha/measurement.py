@@ -76,7 +76,8 @@ class Timing:
 @dataclass(frozen=True)
 class FunctionUse:
     """What one compiled `__global__` function takes: registers of a thread, bytes that spill to local memory, static
-    shared memory, blocks an SM holds at the launch's block size and shared memory (as the driver says; None: unknown).
+    shared memory, blocks an SM holds at the launch's block size and shared memory (as the driver says; None: unknown),
+    and of the launch that was timed, its threads and dynamic shared memory (None: not recorded).
     """
 
     function: str
@@ -84,6 +85,8 @@ class FunctionUse:
     local_bytes: int
     static_smem_bytes: int
     blocks_per_sm: int | None = None
+    threads: int | None = None
+    smem_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,11 +169,11 @@ class Run:
     before: State = State()
     after: State = State()
 
-    def entry(self, name: str, tiling: Tiling | None = None) -> Entry | None:
-        """The entry of a kernel (with these tiles, if given) or of a peer."""
+    def entry(self, name: str, tiling: Tiling | None = None, dtype: str | None = None) -> Entry | None:
+        """The entry of a kernel (with these tiles, if given) or of a peer, in this dtype, if given."""
         wanted = None if tiling is None else (tiling.Br, tiling.Bc)
         same = (e for e in self.entries if e.name == name and (wanted is None or e.tiling in (None, wanted)))
-        return next(same, None)
+        return next((e for e in same if dtype in (None, e.dtype)), None)
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ def nearest(recordings: typing.Iterable[Recording], kernel: Kernel, problem: Pro
     """The recorded entry of `kernel` that is closest to what was asked; None when the kernel was never recorded.
 
     Closest: the fewest doublings between the two problems in lengths, heads, d and tiles; another mask counts as four
-    doublings.
+    doublings, and so does another dtype where the kernel has the one that was asked for.
     """
     best: tuple[float, Found] | None = None
     for recording in recordings:
@@ -270,10 +273,13 @@ def _distance(
     if kernel.tiled and entry.tiling:
         asked |= {"Br": tiling.Br, "Bc": tiling.Bc}
         there |= {"Br": entry.tiling[0], "Bc": entry.tiling[1]}
+    if problem.dtype in kernel.dtypes:
+        asked["dtype"], there["dtype"] = problem.dtype, entry.dtype
     differs = {name: (asked[name], there[name]) for name in asked if asked[name] != there[name]}
     weight = {"B": 0.25, "H": 0.25, "Hk": 0.25, "Br": 0.5, "Bc": 0.5}
     far = sum(
-        4.0 if name == "causal" else weight.get(name, 1.0) * abs(math.log2(a / b)) for name, (a, b) in differs.items()
+        4.0 if name in ("causal", "dtype") else weight.get(name, 1.0) * abs(math.log2(a / b))
+        for name, (a, b) in differs.items()
     )
     return far + 0.1 * entry.stale, differs
 

@@ -44,6 +44,8 @@ class Loaded:
                     function.local_size_bytes,
                     function.shared_size_bytes,
                     occupancies.blocks_per_sm(launch.function, launch.block, launch.smem_bytes),
+                    launch.block,
+                    launch.smem_bytes,
                 )
             )
         occupancies.close()
@@ -102,6 +104,24 @@ class Buffers:
                 f"device memory: {format_bytes(plan.device_bytes)} could not be had in one piece beside what other "
                 "programs hold: use a smaller N or fewer heads, or close them."
             ) from None
+
+    def extend(self, sizes: Mapping[str, int]) -> None:
+        """Further buffers that a kernel writes, by name, in bytes; those that are there already stay.
+
+        Raises:
+            LimitError: the GPU has no room for them.
+        """
+        for name, size in sizes.items():
+            if name in self._memory:
+                continue
+            free = self._device.free_bytes()
+            if size > free:
+                raise LimitError(
+                    f"device memory: {name} needs {format_bytes(size)} and {format_bytes(free)} are free beside the "
+                    "others: use a smaller N, fewer heads or a smaller batch."
+                )
+            self._memory[name] = self._device.driver.mem_alloc(size)
+            self.sizes[name] = size
 
     def _upload(self, name: str, array: NDArray[Any]) -> None:
         self._memory[name] = self._device.driver.mem_alloc(array.nbytes)

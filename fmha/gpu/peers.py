@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ TITLES = {
     "sdpa-efficient": "SDPA, memory-efficient",
     "sdpa-flash": "SDPA, FlashAttention-2",
     "sdpa-cudnn": "SDPA, cuDNN",
+    "fa3": "FlashAttention-3",
 }
 _BACKENDS = {
     "sdpa-math": "MATH",
@@ -48,14 +50,23 @@ class Peer:
 
 
 def peers(
-    torch: Any, problem: Problem, Q: NDArray[Any], K: NDArray[Any], V: NDArray[Any], free_bytes: int
+    torch: Any,
+    problem: Problem,
+    Q: NDArray[Any],
+    K: NDArray[Any],
+    V: NDArray[Any],
+    free_bytes: int,
+    *,
+    dtypes: Sequence[str] = DTYPES,
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Peer]:
-    """All peers in all dtypes, tried once each. Q, K, V: float32 arrays of the problem's shapes.
+    """All peers in these dtypes, tried once each. Q, K, V: float32 arrays of the problem's shapes.
 
-    K and V are copied for every query head beforehand where heads share them, outside the timing.
+    K and V are copied for every query head beforehand where heads share them, outside the timing. refused: names of
+    peers that are not to run, each with the reason.
     """
     reason = _nobody(problem)
-    for dtype in DTYPES:
+    for dtype in dtypes:
         if reason is None:
             kind = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
             q, k, v = (torch.from_numpy(np.ascontiguousarray(a)).to("cuda", kind) for a in (Q, K, V))
@@ -63,13 +74,18 @@ def peers(
                 k, v = (x.repeat_interleave(problem.group, dim=1) for x in (k, v))
             mask = _mask(torch, problem)
         for name in TITLES:
-            if reason is not None:
-                yield Peer(name, dtype, absent=reason)
+            if reason is not None or name in refused:
+                yield Peer(name, dtype, absent=reason or refused[name])
             elif (shortage := _shortage(name, problem, dtype, free_bytes)) is not None:
                 yield Peer(name, dtype, absent=shortage)
             else:
-                maker = _eager if name == "torch-eager" else _sdpa
-                yield _tried(torch, name, dtype, maker(torch, name, problem, q, k, v, mask))
+                maker = {"torch-eager": _eager, "fa3": _fa3}.get(name, _sdpa)
+                try:
+                    run = maker(torch, name, problem, q, k, v, mask)
+                except _Absent as why:
+                    yield Peer(name, dtype, absent=str(why))
+                else:
+                    yield _tried(torch, name, dtype, run)
 
 
 def _nobody(problem: Problem) -> str | None:
@@ -126,6 +142,29 @@ def _sdpa(torch: Any, name: str, problem: Problem, q: Any, k: Any, v: Any, mask:
     def run() -> Any:
         with sdpa_kernel([backend]):
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, **given)
+
+    return run
+
+
+class _Absent(Exception):
+    """Why a peer cannot take part, in a sentence."""
+
+
+def _fa3(torch: Any, _name: str, problem: Problem, q: Any, k: Any, v: Any, mask: Any) -> Callable[[], Any]:
+    """FlashAttention-3 of the package fa3-fwd. It wants [B, N, H, d]: made so beforehand, outside the timing."""
+    if q.dtype == torch.float32:
+        raise _Absent("not offered: FlashAttention-3 computes in 16 bits")
+    if mask is not None and (mask is not True or problem.Nq != problem.Nk):
+        raise _Absent("not offered: FlashAttention-3 knows no such mask")
+    try:
+        from fa3_fwd_interface import flash_attn_func
+    except Exception as error:  # not installed, or built for another torch or GPU
+        raise _Absent(f"not installed here (pip install fa3-fwd): {str(error).splitlines()[0][:100]}") from None
+    queries, keys, values = (x.transpose(1, 2).contiguous() for x in (q, k, v))
+
+    def run() -> Any:
+        out = flash_attn_func(queries, keys, values, softmax_scale=problem.scale, causal=mask is True)
+        return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
 
     return run
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha import Problem, Tiling, load, reference, simulate
-from fmha.check import HeadRows, check, choose_rows, error_map
+from fmha.check import HeadRows, check, choose_rows, error_map, truth_of
 
 P = Problem(B=2, H=2, N=40, d=8, causal="br")
 
@@ -102,3 +102,17 @@ def test_the_error_map_shows_where() -> None:
     assert cells[4, 5] == pytest.approx(0.25, abs=1e-6) and (np.delete(cells.ravel(), 37) < 1e-6).all()
     O[1, 0, 0, 0] = np.nan
     assert error_map(P, head, *arrays(P), O, side=8)[0, 0] == np.inf
+
+
+def test_one_truth_serves_many_results() -> None:
+    """Made once, it gives the same verdicts as without, right and wrong, also where other orders of sums are tried."""
+    p = Problem(B=2, H=2, N=40, d=8, dtype="bf16", causal="br")
+    arrays = load("random", p, seed=3)
+    Q, K, V = arrays.Q, arrays.K, arrays.V
+    right = simulate(p, Tiling(8, 8), Q, K, V, precision="dtype").O
+    rows = (HeadRows(0, 1, np.array([0, 7, 39])), HeadRows(1, 0, np.arange(40)))
+    for chosen in (None, rows):
+        known = truth_of(p, Q, K, V, chosen)
+        for O in (right, right * np.float32(1.1), np.where(right > 0.5, np.float32(np.nan), right)):
+            assert check(p, Q, K, V, O, truth=known) == check(p, Q, K, V, O, rows=chosen)
+    assert check(p, Q, K, V, right, truth=known).rows_checked == 43

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fmha.errors import LimitError
-from fmha.gpu.timing import LEAST_REPEATS, WARMUPS, time_in_turns
+from fmha.gpu.timing import FEWEST_REPEATS, LEAST_REPEATS, WARMUPS, time_in_turns
 
 L2 = 50 << 20
 
@@ -46,6 +46,7 @@ class Driver:
             event.at = self.clock_ms
 
         event.record, event.time_since = record, lambda start: event.at - start.at
+        event.synchronize = lambda: None
         return event
 
     def work(self, name: str, ms: float) -> Any:
@@ -71,6 +72,18 @@ def test_every_execution_follows_a_flush_and_candidates_take_turns() -> None:
 def test_there_are_never_fewer_repeats_than_a_median_needs() -> None:
     device = Driver(free=16 << 30)
     assert time_in_turns(device, [device.work("a", 1.0)], 1)[0].repeats == LEAST_REPEATS  # type: ignore[arg-type]
+
+
+def test_a_time_limit_takes_repeats_from_the_slow_alone_and_spreads_them() -> None:
+    device = Driver(free=16 << 30)
+    slow, fast = device.work("slow", 100.0), device.work("fast", 1.0)
+    times = time_in_turns(device, [slow, fast], 20, budget_s=0.5)  # type: ignore[arg-type]
+    assert [(t.repeats, t.median_us) for t in times if t] == [(5, pytest.approx(100e3)), (20, pytest.approx(1e3))]
+    assert [t.warmups for t in times if t] == [WARMUPS, WARMUPS]
+    rounds = [part.count("slow") for part in " ".join(device.log).split("wait")[1:-1]]
+    assert len(rounds) == 20 and [n for n in rounds if n] == [1] * 5 and sum(rounds[:10]) in (2, 3)
+    very_slow = time_in_turns(device, [device.work("a", 900.0)], 20, budget_s=0.5)[0]  # type: ignore[arg-type]
+    assert very_slow is not None and (very_slow.repeats, very_slow.warmups) == (FEWEST_REPEATS, 1)
 
 
 def test_a_gpu_that_is_nearly_full_flushes_with_less_and_a_full_one_says_so() -> None:
