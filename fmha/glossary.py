@@ -194,6 +194,9 @@ GROUPS: dict[str, tuple[Term, ...]] = {
         _t("occupancy", "Warps that an SM holds, of those that it could. Limited by shared memory, registers, threads "
            "or blocks.", "", CUDA),
         _t("wave | ~waves", "Blocks that run at the same time; when they are done, the next wave follows."),
+        _t("tail", "The end of a run, when some SMs have no block left and wait for the last ones."),
+        _t("stages | ~stage | ~double buffering", "Buffers for K/V tiles in shared memory. With two the next tile is "
+           "on its way while this one is worked on.", "", FA3 + ", section 3.1"),
         _t("barrier | __syncthreads()", "A point that all threads of a block must reach before any goes on.", "", CUDA),
         _t("race", "Two threads touch one place, one of them writes, and no barrier lies between."),
         _t("FLOP | TFLOP/s | ~FLOPs", "A multiplication or an addition of floating-point numbers; a multiply-add is "
@@ -214,6 +217,11 @@ GROUPS: dict[str, tuple[Term, ...]] = {
            "hash."),
         _t("predicted | ~model", "Computed from sizes and limits, not measured; the page says how far it was off."),
         _t("trace | ~traced | ~played by", "A run of the kernel's source on the CPU with each access written down."),
+        _t("heat strip | ~strip", "The bar beside a line of source: its share of the measure that is chosen for it."),
+        _t("broken on purpose | ~take out", "A barrier or a bound is taken out of the source and the rest is run as it "
+           "is: what goes wrong shows what it was there for."),
+        _t("timeline | Gantt chart", "SMs from top to bottom, time from left to right, a bar for each block or phase."),
+        _t("close-up | zoom", "A stretch of time and a few SMs of a timeline, drawn large beside the whole."),
         _t("deck", "The steps of a guided lecture, in one file that anyone can write."),
         _t("median", "The middle of the sorted times: half of the runs were faster."),
     ),
@@ -225,7 +233,8 @@ TERMS: tuple[Term, ...] = tuple(term for terms in GROUPS.values() for term in te
 _CONTROLS = {
     "mBr": "Br", "mBc": "Bc", "sms": "SMs", "gpu": "GPU", "order": "loop order", "lse": "LSE", "dot": "overflow",
     "l2": "L2", "l2kib": "L2", "batch": "batch entry", "by": "traced", "keys": "keys", "turn": "wavefront",
-    "sram": "SRAM", "orders": "block",
+    "sram": "SRAM", "orders": "block", "zoom": "close-up", "at": "close-up", "heat": "heat strip", "part": "kernel",
+    "each": "broken on purpose",
 }  # fmt: skip
 
 

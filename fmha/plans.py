@@ -141,6 +141,7 @@ _TILE, _CHUNK, _GEMM_THREADS, _ROW_THREADS = 64, 32, 256, 256
 
 
 def naive(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """The plan of 01_naive.cu: S, softmax and O in a launch each, with S and P in device memory between them."""
     p = problem
     heads = p.B * p.H
     pitch = ceil_div(p.Nk, FLOATS) * FLOATS  # rows of S and P begin at a sector
