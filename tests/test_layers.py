@@ -68,6 +68,11 @@ TABLE: dict[str, Layer] = {
     "lecture": layer(
         "fmha/lecture/**/*.py", "numpy", "fmha fmha.lecture* fmha.player.scene fmha.ui.parameters " + ALL_CORE
     ),
+    "picture": layer(
+        "fmha/picture/**/*.py",
+        "numpy plotly",
+        "fmha fmha.figures* fmha.lecture* fmha.picture* fmha.ui.parameters " + ALL_CORE,
+    ),
     "presenter": layer("fmha/presenter/**/*.py", "", "fmha.ui.assets"),
     "source view": layer("fmha/source_view/**/*.py", "", ""),
     "player payload": layer("fmha/player/**/*.py", "numpy", "fmha fmha.figures.theme fmha.player* " + ALL_CORE),

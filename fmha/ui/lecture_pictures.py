@@ -1,61 +1,16 @@
-"""The pictures of a lecture, drawn: one function for each name in `fmha.lecture.pictures`."""
+"""The pictures of a lecture, drawn by Streamlit: each part that `fmha.picture.book` yields."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import streamlit as st
 
-from fmha import Tiling, simulate, traffic
-from fmha.capacity import held_bytes, largest_n
-from fmha.figures.heatmap import attention_map
-from fmha.figures.kernel_times import kernel_times, timed
-from fmha.figures.layout_bhnd import memory_layout, offset
-from fmha.figures.matrices import STYLE
-from fmha.figures.memory_levels import format_speed, levels
-from fmha.figures.memory_vs_n import memory_vs_n
-from fmha.figures.naive_kernels import naive_kernels
-from fmha.figures.running_softmax import row_in_tiles, running_state
-from fmha.figures.softmax_bars import scores_to_weights
-from fmha.figures.traffic_vs_n import traffic_vs_n
-from fmha.figures.words import weighted_words
-from fmha.figures.worked_steps import ghost, worker_steps
-from fmha.hardware import GPUS
-from fmha.inputs import sentence, worked_example
-from fmha.kernels import kernel
 from fmha.lecture.pictures import OWN_GPU, Picture, Settings
-from fmha.lecture.quantities import (
-    CAUSAL,
-    HEADS_SHAPE,
-    problem_of,
-    row_run,
-    row_scores,
-    row_tile,
-    softmax_scores,
-    tiling_of,
-)
-from fmha.measurement import nearest, shipped
-from fmha.phases import phases
-from fmha.problem import Problem
-from fmha.reference import scores, weights
-from fmha.softmax import safe
-from fmha.traffic import closed_form, compulsory_bytes
+from fmha.picture.book import parts
+from fmha.picture.parts import Beside, Chart, Drawing, Maths, Note, Origin, Part, Player, Words
 from fmha.ui import cards, charts, lecture_player
 from fmha.ui.this_gpu import default_gpu
-from fmha.units import format_bytes, format_ratio, format_time_us
-
-LENGTHS = [2**e for e in range(7, 21)]
-_ABOVE, _BELOW = 9, 22  # lines of a source shown around the phase that is marked
-_CODE_STYLE = """<style>
-.lecture-code { margin: 0; padding: 0.6rem 0; border: 1px solid var(--st-border-color, #8884); border-radius: 8px;
-  overflow-x: auto; font-family: var(--st-code-font, monospace); font-size: 0.86rem; line-height: 1.42; }
-.lecture-code div { padding: 0 0.8rem; white-space: pre; width: max-content; min-width: 100%; box-sizing: border-box; }
-.lecture-code .now { background: rgba(43, 142, 234, 0.17); border-left: 4px solid #2b8eea;
-  padding-left: calc(0.8rem - 4px); }
-.lecture-code i { font-style: normal; opacity: 0.7; display: inline-block; width: 2.6em; }
-</style>"""
 
 
 def resolved(settings: Settings) -> dict[str, Any]:
@@ -70,211 +25,30 @@ def draw(picture: Picture, settings: Settings, key: str) -> None:
     Raises:
         FmhaError: these settings cannot be.
     """
-    _DRAW[picture.name](resolved(settings), key)
+    for part in parts(picture, resolved(settings)):
+        _show(part, key)
 
 
-def _none(_s: dict[str, Any], _key: str) -> None:
-    """A step without a picture."""
+def _show(part: Part, key: str) -> None:
+    match part:
+        case Words(text, quiet):
+            (st.caption if quiet else st.markdown)(text)
+        case Note(text):
+            st.info(text)
+        case Maths(latex):
+            st.latex(latex)
+        case Drawing(html):
+            st.html(html)
+        case Chart(figure, name, alt):
+            charts.show(figure, key=f"{key}-{name}", alt=alt)
+        case Player(settings):
+            lecture_player.draw(settings, f"{key}-player", str(settings["gpu"]))
+        case Origin(found):
+            cards.provenance(found, "Recorded")
+        case Beside(inside):
+            for column, one in zip(st.columns(len(inside)), inside, strict=True):
+                with column:
+                    _show(one, key)
 
-
-def _player(s: dict[str, Any], key: str) -> None:
-    lecture_player.draw(s, f"{key}-player", s["gpu"])
-
-
-def _sentence(s: dict[str, Any]) -> tuple[list[str], Any, int, Problem]:
-    data = sentence(s["layer"], s["head"])
-    tokens = list(data.tokens or ())
-    return tokens, weights(data.problem, data.Q, data.K)[0, 0], min(s["word"], len(tokens) - 1), data.problem
-
-
-def _words(s: dict[str, Any], key: str) -> None:
-    tokens, P, word, _ = _sentence(s)
-    st.html(f'<div style="font-size: 1.25em">{weighted_words(tokens, P[word], word)}</div>')
-    names = [f"{n}: {token}" for n, token in enumerate(tokens)]
-    _map(s, key, height=400)
-    st.caption(f"Layer {s['layer']}, head {s['head']} of all-MiniLM-L6-v2; words: {', '.join(names)}.")
-
-
-def _map(s: dict[str, Any], key: str, height: int = 560) -> None:
-    tokens, P, word, _ = _sentence(s)
-    charts.show(
-        attention_map(P, tokens=tokens, row=word, title="All weights, a row a query", height=height),
-        key=f"{key}-map",
-        alt=f"Weights of layer {s['layer']}, head {s['head']}; the row of {tokens[word]} is framed, its largest weight "
-        f"is {P[word].max():.3f}, on {tokens[int(P[word].argmax())]}.",
-    )
-
-
-def _softmax(s: dict[str, Any], key: str) -> None:
-    values = softmax_scores(s)
-    row = safe(values).weights
-    charts.show(
-        scores_to_weights([f"key {k}" for k in range(1, 5)], values, row.tolist(), height=460),
-        key=f"{key}-softmax",
-        alt=f"Scores {', '.join(f'{v:g}' for v in values)} become weights {', '.join(f'{w:.2f}' for w in row)}.",
-    )
-    mix = " + ".join(f"{w:.2f}\\,V_{k}" for k, w in enumerate(row, start=1))
-    st.latex(rf"O = {mix}")
-
-
-def _heads(s: dict[str, Any], key: str) -> None:
-    index = (s["b"], s["h"], s["n"], s["k"])
-    place = offset(HEADS_SHAPE, index)
-    charts.show(
-        memory_layout(HEADS_SHAPE, index, height=500), key=f"{key}-heads",
-        alt=f"The element b={s['b']}, h={s['h']}, n={s['n']}, k={s['k']} has offset {place}.",
-    )  # fmt: skip
-    B, H, N, d = HEADS_SHAPE
-    st.latex(rf"((b \cdot H + h) \cdot N + n) \cdot d + k = {place}")
-    st.caption(f"B = {B}, H = {H}, N = {N}, d = {d}")
-
-
-def _memory(s: dict[str, Any], key: str) -> None:
-    problem, gpu = problem_of(s), GPUS[s["gpu"]]
-    held = {order: [held_bytes(problem.replace(N=n), order) for n in LENGTHS] for order in ("naive", "q-outer")}
-    naive_n, flash_n = (largest_n(problem, order, gpu.hbm_bytes) for order in ("naive", "q-outer"))
-    here = {order: held_bytes(problem, order) for order in held}
-    st.markdown(
-        f"At **N = {problem.Nq:,}** naive attention holds **{format_bytes(here['naive'])}**, flash "
-        f"**{format_bytes(here['q-outer'])}**. One {gpu.name} is full at N = {naive_n:,}, with flash at {flash_n:,}."
-    )
-    charts.show(
-        memory_vs_n(LENGTHS, held, {g.key: g.hbm_bytes for g in GPUS.values()}, gpu.key, naive_n, height=500),
-        key=f"{key}-memory",
-        alt=f"Bytes held against N. Naive fills the {gpu.name} at N = {naive_n:,}, flash at N = {flash_n:,}.",
-    )
-    _said(problem, GPU=gpu.name)
-
-
-def _levels(s: dict[str, Any], key: str) -> None:
-    gpu = GPUS[s["gpu"]]
-    st.markdown(
-        f"**{gpu.name}:** shared memory is **{format_ratio(gpu.smem_gbps / gpu.hbm_gbps)}** faster than device memory "
-        f"and **{gpu.hbm_bytes / gpu.smem_bytes:,.0f}** times smaller."
-    )
-    charts.show(
-        levels(gpu, height=460), key=f"{key}-levels",
-        alt=f"{gpu.name}: device memory {format_bytes(gpu.hbm_bytes)} at {format_speed(gpu.hbm_gbps)}, L2 "
-        f"{format_bytes(gpu.l2_bytes)}, shared memory {format_bytes(gpu.smem_bytes)} at {format_speed(gpu.smem_gbps)}.",
-    )  # fmt: skip
-    st.caption(f"Source: {gpu.source}. The speed of shared memory is derived from clocks, see The memory wall.")
-
-
-def _naive(s: dict[str, Any], key: str) -> None:
-    problem = problem_of(s)
-    moved = traffic(problem, Tiling(32, 32), "naive", method="closed")
-    share = (sum(moved.by_tensor["S"]) + sum(moved.by_tensor["P"])) / moved.requested_bytes
-    st.markdown(f"**{format_bytes(moved.requested_bytes)}** in all, **{share:.0%}** of it S and P.")
-    charts.show(
-        naive_kernels(moved.by_tensor, height=480), key=f"{key}-naive",
-        alt=f"The kernels move {format_bytes(moved.requested_bytes)}, {share:.0%} of it S and P.",
-    )  # fmt: skip
-    _said(problem)
-
-
-def _row(s: dict[str, Any], key: str) -> None:
-    values, run, tile = row_scores(s), row_run(s), row_tile(s)
-    m, l, alpha = run.m[0, 0, 0], run.l[0, 0, 0], run.alpha[0, 0, 0]
-    seen = [min((j + 1) * s["Bc"], len(values)) for j in range(len(m))]
-    left, right = st.columns(2)
-    with left:
-        charts.show(
-            row_in_tiles(values, s["Bc"], tile, m, height=420), key=f"{key}-row",
-            alt=f"Tile {tile + 1} of {len(m)} arrives; the running maximum is {m[tile]:.4g}.",
-        )  # fmt: skip
-    with right:
-        charts.show(
-            running_state(m, l, alpha, seen, tile, height=420), key=f"{key}-state",
-            alt=f"m = {m[tile]:.4g}, l = {l[tile]:.4g}, alpha = {alpha[tile]:.4g}.",
-        )  # fmt: skip
-    old_m, old_l = (f"{m[tile - 1]:.4g}", f"{l[tile - 1]:.4f}") if tile else (r"-\infty", "0")
-    st.latex(rf"m = {m[tile]:.4g}, \quad \alpha = e^{{{old_m} - {m[tile]:.4g}}} = {alpha[tile]:.4f}")
-    new = l[tile] - (alpha[tile] * l[tile - 1] if tile else 0)
-    st.latex(rf"l = {alpha[tile]:.4f} \cdot {old_l} + {new:.4f} = {l[tile]:.4f}")
-
-
-def _worked(s: dict[str, Any], key: str) -> None:
-    data = worked_example()
-    run = simulate(data.problem, Tiling(2, 2), data.Q, data.K, data.V)
-    steps = worker_steps(run, s["worker"] - 1)
-    at = min(s["at"], len(steps))
-    st.markdown(f"Step {at} of {len(steps)}, worker {s['worker']}: **{steps[at - 1].title}**")
-    st.html(f'{STYLE}<div style="min-height:12rem; font-size:1.12em">{steps[at - 1].html}</div>')
-    st.caption(steps[at - 1].sentence)
-    charts.show(
-        ghost(run, scores(data.problem, data.Q, data.K)[0, 0], at, height=300), key=f"{key}-ghost",
-        alt=f"The 4 x 4 score matrix after step {at}: numbers where a tile lies in shared memory.",
-    )  # fmt: skip
-
-
-def _traffic(s: dict[str, Any], key: str) -> None:
-    problem, tiling = problem_of(s), tiling_of(s)
-    orders = ("naive", "q-outer")
-    moved = {o: [closed_form(problem.replace(N=n), tiling, o).requested_bytes for n in LENGTHS] for o in orders}
-    here = {o: closed_form(problem, tiling, o).requested_bytes for o in orders}
-    floor = [compulsory_bytes(problem.replace(N=n)) for n in LENGTHS]
-    st.markdown(
-        f"At **N = {problem.Nq:,}**, Br = {tiling.Br}: naive **{format_bytes(here['naive'])}**, flash "
-        f"**{format_bytes(here['q-outer'])}**, that is {format_ratio(here['naive'] / here['q-outer'])} less."
-    )
-    charts.show(
-        traffic_vs_n(LENGTHS, moved, floor, None, problem.Nq, height=500), key=f"{key}-traffic",
-        alt=f"At N = {problem.Nq:,} naive requests {format_bytes(here['naive'])}, flash "
-        f"{format_bytes(here['q-outer'])}.",
-    )  # fmt: skip
-    _said(problem, Br=tiling.Br, Bc=tiling.Bc)
-
-
-def _source(s: dict[str, Any], _key: str) -> None:
-    source = kernel(s["kernel"])
-    lines, found = source.source().splitlines(), phases(source.source())
-    now = found[min(s["part"], len(found)) - 1]
-    first, last = max(1, now.first - _ABOVE), min(len(lines), now.first + _BELOW)
-    st.markdown(f"Part {min(s['part'], len(found))} of {len(found)}: `{now.maths}`")
-    rows = "".join(
-        f'<div class="{"now" if now.first <= n <= now.last else ""}"><i>{n}</i>{html.escape(lines[n - 1])}</div>'
-        for n in range(first, last + 1)
-    )
-    st.html(f'{_CODE_STYLE}<div class="lecture-code" role="region" aria-label="Source" tabindex="0">{rows}</div>')
-    st.caption(f"`{source.file}`, source {source.source_hash()}, lines {first} to {last} of {len(lines)}")
-
-
-def _times(s: dict[str, Any], key: str) -> None:
-    asked = Problem(N=s["N"], d=s["d"], H=16, causal=CAUSAL[s["causal"]])  # type: ignore[arg-type]
-    found = nearest(shipped(), kernel("02"), asked, Tiling(32, 32))
-    if found is None:
-        st.info("No recording comes with the app.")
-        return
-    bars = [  # of our own kernels the tiles asked for; of the 16-bit types one
-        b for b in timed(found.run)
-        if b.entry is found.entry or (b.dtype != "bf16" and (not b.entry.is_kernel or b.entry.name != found.entry.name))
-    ]  # fmt: skip
-    fastest = min(bars, key=lambda bar: bar.median_us)
-    own = next((bar for bar in bars if bar.entry is found.entry), None)
-    if own is not None:
-        st.markdown(
-            f"Our kernel takes **{format_time_us(own.median_us)}**, the fastest here "
-            f"**{format_time_us(fastest.median_us)}**, {format_ratio(own.median_us / fastest.median_us)} less."
-        )
-    names = {(bar.title, bar.dtype) for bar in bars}
-    charts.show(
-        kernel_times(found.run, bars, found.entry, found.recording.device.gpu), key=f"{key}-times",
-        alt=f"{len(names)} implementations; the fastest is {fastest.title} in {fastest.dtype} with "
-        f"{format_time_us(fastest.median_us)}.",
-    )  # fmt: skip
-    cards.provenance(found, "Recorded")
-
-
-def _said(problem: Problem, **more: object) -> None:
-    """The settings that the picture was computed for."""
-    parts = {"B": problem.B, "H": problem.H, "N": f"{problem.Nq:,}", "d": problem.d, "dtype": problem.dtype} | more
-    st.caption(" · ".join(f"{name} = {value}" for name, value in parts.items()))
-
-
-_DRAW: Mapping[str, Callable[[dict[str, Any], str], None]] = {
-    "none": _none, "player": _player, "words": _words, "map": _map, "softmax": _softmax, "heads": _heads,
-    "memory": _memory, "levels": _levels, "naive": _naive, "row": _row, "worked": _worked, "traffic": _traffic,
-    "source": _source, "times": _times,
-}  # fmt: skip
 
 __all__ = ["draw", "resolved"]
