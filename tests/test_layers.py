@@ -71,7 +71,7 @@ TABLE: dict[str, Layer] = {
     "picture": layer(
         "fmha/picture/**/*.py",
         "numpy plotly",
-        "fmha fmha.figures* fmha.lecture* fmha.picture* fmha.ui.parameters " + ALL_CORE,
+        "fmha fmha.figures* fmha.lecture* fmha.picture* fmha.player.scene fmha.ui.parameters " + ALL_CORE,
     ),
     "presenter": layer("fmha/presenter/**/*.py", "", "fmha.ui.assets"),
     "source view": layer("fmha/source_view/**/*.py", "", ""),

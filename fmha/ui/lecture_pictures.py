@@ -42,7 +42,7 @@ def _show(part: Part, key: str) -> None:
         case Chart(figure, name, alt):
             charts.show(figure, key=f"{key}-{name}", alt=alt)
         case Player(settings):
-            lecture_player.draw(settings, f"{key}-player", str(settings["gpu"]))
+            lecture_player.draw(settings, f"{key}-player")
         case Origin(found):
             cards.provenance(found, "Recorded")
         case Beside(inside):
