@@ -39,6 +39,17 @@ def decode(stored: NDArray[Any], dtype: str) -> NDArray[np.float32]:
     return numbers.astype(np.float32)
 
 
+_EXPONENT = {"fp16": np.uint16(0x7C00), "bf16": np.uint16(0x7F80)}
+
+
+def finite(stored: NDArray[Any], dtype: str) -> int:
+    """How many of the stored numbers, or the bytes of them, are finite."""
+    if dtype == "fp32":
+        return int(np.isfinite(stored.view(np.float32)).sum())
+    bits = stored.view(np.uint16)
+    return bits.size - int(np.count_nonzero((bits & _EXPONENT[dtype]) == _EXPONENT[dtype]))
+
+
 @dataclass(frozen=True)
 class Laid:
     """A tensor [B, H, N, d] in memory. flat: all bytes from its first element to its last, gaps included (NaN).
@@ -115,4 +126,4 @@ def _strides(array: NDArray[Any], multiple: int) -> Strides:
     return found[0], found[1], found[2]
 
 
-__all__ = ["ALIGNMENT", "Laid", "Strides", "decode", "dense", "encode", "lay", "span", "strides_table", "taken"]
+__all__ = ["ALIGNMENT", "Laid", "Strides", "decode", "dense", "encode", "finite", "lay", "span", "strides_table", "taken"]

@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = (
     "units errors folders processes build_cache problem storage mask inputs reference softmax schedule events "
     "gpu_model hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic "
-    "levels lockstep merging caches cache_kv_outer cache_naive check plan plans plans_tensor kernels phases banks "
-    "bank_sites bank_fmha101 bank_naive bank_kernels measurement stamps line_counts roofline algorithms papers "
-    "paper_ratios tile_designs model_facts forecast tilemap wave_map spans gantt_map makespan model_errors edge "
-    "order_levels glossary formulas references apidoc"
+    "levels lockstep merging caches cache_kv_outer cache_naive check plan plans plans_tensor kernels best_tiles "
+    "phases banks bank_sites bank_fmha101 bank_naive bank_kernels measurement ladder stamps line_counts "
+    "roofline algorithms papers paper_ratios tile_designs model_facts forecast tilemap wave_map spans gantt_map "
+    "makespan model_errors edge order_levels glossary formulas references apidoc"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 
@@ -59,7 +59,9 @@ TABLE: dict[str, Layer] = {
     "command line": layer(
         "fmha/__main__.py fmha/cli/**/*.py", "numpy", "fmha fmha.cli* fmha.export* fmha.gpu* fmha.trace* " + ALL_CORE
     ),
-    "gpu": layer("fmha/gpu/**/*.py", "numpy", "fmha " + ALL_CORE + " fmha.gpu*", lazy="pycuda pynvml torch"),
+    "gpu": layer(
+        "fmha/gpu/**/*.py", "numpy", "fmha " + ALL_CORE + " fmha.gpu*", lazy="pycuda pynvml torch fa3_fwd_interface"
+    ),
     "trace": layer("fmha/trace/**/*.py", "numpy", ALL_CORE + " fmha.trace*"),
     "recorded": layer("fmha/recorded/**/*.py", "numpy", ALL_CORE, lazy="torch transformers"),
     "example": layer("fmha/docs/**/*.py", "", "fmha"),

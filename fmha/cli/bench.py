@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fmha import FmhaError, Problem, Tiling
-from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, problem_from, tiling_from, whole
+from fmha.cli import ladder
+from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
+from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, one_of_each, problem_from, tiling_from, whole
 from fmha.errors import GpuError
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.inputs import INPUTS, load
 from fmha.kernels import KERNELS, kernel
-from fmha.measurement import Entry, Recording, Run, peak_tflops, tflops
+from fmha.measurement import Recording
 from fmha.problem import Causal, check_whole
 from fmha.stamps import save
-from fmha.units import format_bytes, format_time_us
+from fmha.units import format_bytes
 
 _WHAT = "Run kernels on this machine's GPU: check them against float64, time them beside their peers, record it all."
 _EPILOG = """What happens: the kernel is compiled (or taken from the cache), run on poisoned outputs and compared
@@ -33,6 +33,7 @@ examples:
   python -m fmha bench --kernel 02 --N 4096 --H 16 --d 64 --Br 16 --Bc 64 --counters
   python -m fmha bench --sweep --counters --out h200.json
   python -m fmha bench --timestamps --N 1024 --H 16 --d 64 --out timeline.npz
+  python -m fmha bench --ladder --counters --out ladder.json
 """
 SWEEP_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SWEEP_DIMS = (64, 128)
@@ -42,7 +43,6 @@ _SWEEP_HEADS = 16
 _SWEEP_NARROWS = ("N", "d", "causal")  # options of the problem that a sweep heeds
 _KERNEL = "02"
 _ANY_GPU = GPUS[DEFAULT_GPU]  # limits that are refused before a GPU is looked for: those of the largest
-_COUNTER_SECONDS = 60.0  # for each run that is counted
 
 
 def add_to(commands: Any) -> None:
@@ -51,7 +51,7 @@ def add_to(commands: Any) -> None:
         "bench", help="run, check, time and record on this machine's GPU", description=_WHAT, epilog=_EPILOG
     )
     parser.add_argument("--kernel", help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
-    add_problem(parser, dtype_default="the first that the kernel has")
+    add_problem(parser, dtype_default="the first that the kernel has", several=True)
     add_tiles(parser)
     group = parser.add_argument_group("the run")
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
@@ -72,6 +72,7 @@ def add_to(commands: Any) -> None:
         help="the problems of the recordings that come with the app: N = 512 to 16384, d = 64 and 128, several tiles, "
         "causal and not; --N, --d and --causal narrow it",
     )
+    ladder.add_options(parser)
     group = parser.add_argument_group("the recording")
     group.add_argument("--out", metavar="FILE", help="where to write it (default: a name made of GPU and date)")
     group.add_argument("--json", action="store_true", help="print it, and write a file only with --out")
@@ -80,13 +81,18 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run every problem that was asked for, and write one recording."""
-    from fmha.gpu.diagnosis import diagnose
     from fmha.gpu.service import GpuService
 
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
     check_whole("repeats", options.repeats, 1, 10_000, FmhaError)
     check_whole("seed", options.seed, 0, 2**32 - 1, FmhaError)
     _check_out(options.out)
+    if options.ladder:
+        write(ladder.record(options), options)
+        return
+    if options.tune is not None:
+        raise FmhaError("--tune is for --ladder: add that, or leave out --tune.")
+    one_of_each(options, "--ladder")
     if options.sweep:
         _check_sweep(options)
     if options.timestamps and (options.sweep or options.json or options.counters):
@@ -94,29 +100,25 @@ def run(options: argparse.Namespace) -> None:
     payloads = list(sweep(options) if options.sweep else [single(options)])
     if INPUTS.get(options.input) is None or INPUTS[options.input].N is not None:
         load(options.input, payloads[0]["problem"])  # a recorded one has one d and a greatest N
-    found = diagnose()
-    if not found.ready:
-        raise GpuError(" ".join(f"{finding.what} {finding.remedy}" for finding in found.findings))
-    if not 0 <= options.device < len(found.gpus):
-        raise GpuError(f"device={options.device} is not there: this machine shows {len(found.gpus)} GPU(s), from 0.")
+    need_gpu(options.device)
     if options.timestamps:
         _record_stamps(options, payloads[0])
         return
     recordings: list[Recording] = []
     with GpuService(options.device) as service:
         for index, payload in enumerate(payloads):
-            title = f"[{index + 1}/{len(payloads)}] {_title(payload)}"
+            title = f"[{index + 1}/{len(payloads)}] {title_of(payload)}"
             try:
-                recordings.append(_wait(service, "bench", payload, options.timeout, title)["recording"])
+                recordings.append(wait(service, "bench", payload, options.timeout, title)["recording"])
             except FmhaError as error:
                 if len(payloads) == 1:
                     raise
-                _say(f"{title}\n  left out: {error}")
+                say(f"{title}\n  left out: {error}")
                 continue
             except KeyboardInterrupt:
-                _say("interrupted: what was measured so far is recorded")
+                say("interrupted: what was measured so far is recorded")
                 break
-            _say("\n".join([title, *table(recordings[-1])]))
+            say("\n".join([title, *table(recordings[-1])]))
     if not recordings:
         raise GpuError("nothing was measured, so there is nothing to record.")
     recording = joined(recordings)
@@ -124,9 +126,14 @@ def run(options: argparse.Namespace) -> None:
         try:
             recording = counted(recording, options.device, options.timeout)
         except GpuError as error:
-            _say(f"recorded without hardware counters: {error}")
+            say(f"recorded without hardware counters: {error}")
         except KeyboardInterrupt:
-            _say("interrupted: recorded without hardware counters")
+            say("interrupted: recorded without hardware counters")
+    write(recording, options)
+
+
+def write(recording: Recording, options: argparse.Namespace) -> None:
+    """Print a recording, or write it into a file, and end in an error where a result was wrong."""
     text = recording.to_json()
     if options.json:
         print(text, end="")
@@ -137,7 +144,7 @@ def run(options: argparse.Namespace) -> None:
         except OSError as error:
             print(text, end="")  # minutes of work are not lost
             raise FmhaError(f"{path} cannot be written ({error.strerror}), so the recording was printed.") from None
-        _say(f"recording written to {path} ({format_bytes(len(text))})")
+        say(f"recording written to {path} ({format_bytes(len(text))})")
     refuse_wrong(recording)
 
 
@@ -146,14 +153,14 @@ def _record_stamps(options: argparse.Namespace, payload: Mapping[str, Any]) -> N
     from fmha.gpu.service import GpuService
 
     with GpuService(options.device) as service:
-        stamps = _wait(service, "stamps", payload, options.timeout, _title(payload))["stamps"]
+        stamps = wait(service, "stamps", payload, options.timeout, title_of(payload))["stamps"]
     path = Path(options.out or f"fmha-timeline-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.npz")
     try:
         save(stamps, path)
     except OSError as error:
         raise FmhaError(f"{path} cannot be written ({error.strerror}): choose another --out.") from None
     facts = stamps.facts
-    _say(
+    say(
         f"{len(stamps.at_us):,} stamps of {len(stamps.sm):,} thread blocks written to {path} "
         f"({format_bytes(path.stat().st_size)}); median {facts['stamped_us']:.4g} us with stamps, "
         f"{facts['plain_us']:.4g} us without"
@@ -163,7 +170,7 @@ def _record_stamps(options: argparse.Namespace, payload: Mapping[str, Any]) -> N
 def refuse_wrong(recording: Recording) -> None:
     """End in an error where a kernel's result was wrong: it was given no time, and scripts must notice."""
     wrong = [
-        f"kernel {entry.name} with {_title({'problem': run.problem})} is {entry.check.verdict}"
+        f"kernel {entry.name} with {title_of({'problem': run.problem})} is {entry.check.verdict}"
         for run in recording.runs
         for entry in run.entries
         if entry.is_kernel and entry.check is not None and not entry.check.ok
@@ -225,82 +232,6 @@ def _payload(options: argparse.Namespace, problem: Problem, candidates: list[tup
         "peers": not options.no_peers,
         "repeats": options.repeats,
     }
-
-
-def joined(recordings: list[Recording]) -> Recording:
-    """One recording with the runs of all."""
-    return replace(recordings[0], runs=tuple(run for recording in recordings for run in recording.runs))
-
-
-def counted(recording: Recording, device: int, timeout_s: float) -> Recording:
-    """The recording with hardware counters in every entry of a kernel that has a time."""
-    from fmha.gpu import counters
-
-    wanted = [
-        (r, e, counters.Counted(kernel(entry.name), run.problem, Tiling(*(entry.tiling or (32, 32)))))
-        for r, run in enumerate(recording.runs)
-        for e, entry in enumerate(run.entries)
-        if entry.is_kernel and entry.time is not None
-    ]
-    _say(f"reading hardware counters of {len(wanted)} runs")
-    answers = counters.count(
-        [item for _, _, item in wanted], device=device, timeout_s=max(timeout_s, _COUNTER_SECONDS * len(wanted))
-    )
-    runs = [list(run.entries) for run in recording.runs]
-    for (r, e, _), answer in zip(wanted, answers, strict=True):
-        runs[r][e] = replace(runs[r][e], counters=answer)
-    return replace(
-        recording,
-        runs=tuple(replace(run, entries=tuple(runs[r])) for r, run in enumerate(recording.runs)),
-    )
-
-
-def table(recording: Recording) -> list[str]:
-    """The last run in lines."""
-    run, gpu = recording.runs[-1], recording.device.gpu
-    lines = []
-    for entry in run.entries:
-        tiles = f" {entry.tiling[0]}x{entry.tiling[1]}" if entry.tiling else ""
-        name = f"  {entry.name + tiles:<16}{entry.dtype:<6}"
-        lines.append(name + (_result(run, entry, peak_tflops(gpu, entry.dtype)) if entry.time else _why_not(entry)))
-    return lines
-
-
-def _result(run: Run, entry: Entry, peak: float) -> str:
-    assert entry.time is not None
-    speed = tflops(run.problem, entry.time.median_us)
-    share = f" {100 * speed / peak:5.1f} % of peak" if peak else ""
-    verdict = f"  {entry.check.verdict}" if entry.check and entry.is_kernel else ""
-    return f"{format_time_us(entry.time.median_us):>10} {speed:8.2f} TFLOP/s{share}{verdict}"
-
-
-def _why_not(entry: Entry) -> str:
-    if entry.absent:
-        return entry.absent
-    return entry.check.verdict if entry.check else "not timed"
-
-
-def _title(payload: Mapping[str, Any]) -> str:
-    p: Problem = payload["problem"]
-    return f"B={p.B} H={p.H} N={p.Nq} d={p.d}{f' causal {p.causal}' if p.causal else ''}"
-
-
-def _wait(service: Any, op: str, payload: Mapping[str, Any], timeout_s: float, title: str) -> Any:
-    """The answer; meanwhile what is going on, on stderr where that is a terminal."""
-    ticket = service.submit(op, payload, timeout_s=timeout_s)
-    last = ""
-    while not ticket.wait(0.2):
-        text = ticket.progress[0]
-        if text != last and sys.stderr.isatty():
-            print(f"\r\033[K{title}: {text}", end="", file=sys.stderr, flush=True)
-            last = text
-    if last:
-        print("\r\033[K", end="", file=sys.stderr)
-    return ticket.result()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _filename(recording: Recording) -> str:

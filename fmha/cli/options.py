@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fmha import Problem, Tiling
+from fmha import FmhaError, Problem, Tiling
 from fmha.problem import DTYPES
 from fmha.schedule import ORDERS
 
@@ -63,29 +63,46 @@ def wholes(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a list of whole numbers, such as 0,2") from None
 
 
-def add_problem(parser: Parser, *, dtype_default: str = "fp32", d_default: str = "64") -> None:
-    """The options that describe a `Problem`."""
+def add_problem(parser: Parser, *, dtype_default: str = "fp32", d_default: str = "64", several: bool = False) -> None:
+    """The options that describe a `Problem`. several: N, d and dtype may be lists, and causal both (`one_of_each`)."""
+    many: dict[str, Any] = {"nargs": "+"} if several else {}
     group = parser.add_argument_group("the problem")
     add = group.add_argument
     add("--B", type=whole, help="batch size (default 1)")
     add("--H", type=whole, help="query heads (default 1)")
     add("--Hk", type=whole, help="key/value heads, of which H is a multiple (default H)")
-    add("--N", type=whole, help="sequence length in tokens, of queries and of keys")
+    add("--N", type=whole, help="sequence length in tokens, of queries and of keys", **many)
     add("--Nq", type=whole, help="query length, where it differs from N")
     add("--Nk", type=whole, help="key length, where it differs from N (default Nq)")
-    add("--d", type=whole, help=f"head dimension (default {d_default})")
-    add("--dtype", help=f"{', '.join(DTYPES)}: how Q, K, V, O are stored (default {dtype_default})")
+    add("--d", type=whole, help=f"head dimension (default {d_default})", **many)
+    add("--dtype", help=f"{', '.join(DTYPES)}: how Q, K, V, O are stored (default {dtype_default})", **many)
     add("--scale", type=real, help="factor on Q K^T (default 1/sqrt(d))")
     add(
         "--causal",
         nargs="?",
         const="bottom-right",
-        choices=_CAUSAL,
+        choices=(*_CAUSAL, *(("both",) if several else ())),
         metavar="ALIGNMENT",
         help="causal mask, bottom-right (br) when nothing follows, or top-left (tl), or none (default)",
     )
     add("--lens-k", type=wholes, metavar="L,L,...", help="real keys of each batch entry; the rest is padding")
     add("--left-pad", type=wholes, metavar="L,L,...", help="padded keys at the front of each batch entry")
+
+
+def one_of_each(options: argparse.Namespace, heeded_by: str) -> None:
+    """Make single values of options that could be lists.
+
+    Raises:
+        FmhaError: there are several; they are for the option `heeded_by`.
+    """
+    for name in ("N", "d", "dtype"):
+        given = getattr(options, name)
+        if isinstance(given, list):
+            if len(given) > 1:
+                raise FmhaError(f"--{name} has {len(given)} values: give one, or add {heeded_by}, which takes several.")
+            setattr(options, name, given[0])
+    if options.causal == "both":
+        raise FmhaError(f"--causal both is for {heeded_by}: use --causal, or leave it out.")
 
 
 def add_tiles(parser: Parser, default: str = "32") -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fmha
-from fmha.check import Check, HeadRows, check, choose_rows, error_map
+from fmha.check import Check, HeadRows, Truth, check, choose_rows, error_map
 from fmha.errors import FmhaError
 from fmha.gpu.device import GpuDevice, torch_on_gpu
 from fmha.gpu.launch import Buffers, Loaded
@@ -65,7 +65,7 @@ class Request:
 
 
 @dataclass
-class _Candidate:
+class Candidate:
     """One row of the result in the making."""
 
     entry: Entry
@@ -84,14 +84,14 @@ def bench(device: GpuDevice, request: Request, report: Report) -> tuple[Recordin
     del inputs
     shown: NDArray[np.float32] | None = None
     with ExitStack() as held:
-        rows: list[_Candidate] = []
+        rows: list[Candidate] = []
         for index, (chosen, tiling) in enumerate(request.candidates):
             try:
                 row, O = _kernel(device, request, chosen, tiling, arrays, held, report, mapped=index == 0)
             except FmhaError as error:
                 if index == 0:
                     raise
-                row, O = _Candidate(_entry(chosen, tiling, chosen.fitting(request.problem), absent=str(error))), None
+                row, O = Candidate(entry_of(chosen, tiling, chosen.fitting(request.problem), absent=str(error))), None
             if index == 0:
                 shown = O
             rows.append(row)
@@ -99,9 +99,9 @@ def bench(device: GpuDevice, request: Request, report: Report) -> tuple[Recordin
         if torch is not None:
             report("asking the peers", None)
             for peer in peers(torch, request.problem, *arrays, device.free_bytes()):
-                rows.append(_peer(torch, request.problem, peer, arrays))
+                rows.append(peer_of(torch, request.problem, peer, arrays))
         before = device.state()
-        _time(device, request, rows, torch, report)
+        time_all(device, request.problem, rows, torch, report, request.repeats)
         after = device.state()
     gc.collect()
     made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -120,7 +120,7 @@ def _kernel(
     report: Report,
     *,
     mapped: bool,
-) -> tuple[_Candidate, NDArray[np.float32] | None]:
+) -> tuple[Candidate, NDArray[np.float32] | None]:
     """Compile, run on poisoned outputs, compare. Its buffers stay in `held` for the timing."""
     # A rival may know other dtypes only; the kernel that was asked for must take what was asked.
     problem = request.problem if mapped else chosen.fitting(request.problem)
@@ -138,17 +138,18 @@ def _kernel(
     report(f"checking {what} against float64", None)
     found = check(problem, *arrays, O, rows=choose_rows(problem, _BUDGET, request.seed))
     b, h = request.show
-    entry = _entry(chosen, tiling, problem, plan=plan, build=loaded.build, check=found)
+    entry = entry_of(chosen, tiling, problem, plan=plan, build=loaded.build, check=found)
     if mapped:
         entry = dataclasses.replace(entry, error_map=_map(problem, b, h, arrays, O))
     run = (lambda: loaded.run(plan, addresses)) if found.ok else None
-    return _Candidate(entry, run), O[b, h].copy()
+    return Candidate(entry, run), O[b, h].copy()
 
 
-def _entry(
+def entry_of(
     chosen: Kernel, tiling: Tiling, problem: Problem, *, plan: Plan | None = None, build: Build | None = None,
     check: Check | None = None, absent: str | None = None,
 ) -> Entry:  # fmt: skip
+    """A kernel's entry, as far as it is known."""
     return Entry(
         chosen.number,
         chosen.title,
@@ -170,8 +171,8 @@ def _map(problem: Problem, b: int, h: int, arrays: Arrays, O: NDArray[np.float32
     return ErrorMap(b, h, (0, problem.Nq), values)
 
 
-def _peer(torch: Any, problem: Problem, peer: Peer, arrays: Arrays) -> _Candidate:
-    """A peer's entry, compared on a sample in its own dtype."""
+def peer_of(torch: Any, problem: Problem, peer: Peer, arrays: Arrays, truth: Truth | None = None) -> Candidate:
+    """A peer's entry, compared on a sample in its own dtype. truth: of the problem in that dtype, where it is known."""
     found = None
     if peer.run is not None:
         with quiet(torch):
@@ -179,13 +180,16 @@ def _peer(torch: Any, problem: Problem, peer: Peer, arrays: Arrays) -> _Candidat
         O = result.to(torch.float32).cpu().numpy()
         del result
         here = problem.replace(dtype=peer.dtype)
-        found = check(here, *arrays, O, rows=choose_rows(here, _PEER_BUDGET))
+        found = check(here, *arrays, O, rows=None if truth else choose_rows(here, _PEER_BUDGET), truth=truth)
     entry = Entry(peer.name, peer.title, peer.dtype, check=found, absent=peer.absent)
-    return _Candidate(entry, peer.run)
+    return Candidate(entry, peer.run)
 
 
-def _time(device: GpuDevice, request: Request, rows: list[_Candidate], torch: Any, report: Report) -> None:
-    """Fill in the times, in turns; a time that cannot be is not recorded."""
+def time_all(
+    device: GpuDevice, problem: Problem, rows: list[Candidate], torch: Any, report: Report, repeats: int,
+    budget_s: float | None = None,
+) -> None:  # fmt: skip
+    """Fill in the times, in turns; a time that cannot be is not recorded. budget_s: as `time_in_turns` takes it."""
     timed = [row for row in rows if row.run is not None]
 
     def told(done: int, of: int) -> None:
@@ -194,11 +198,12 @@ def _time(device: GpuDevice, request: Request, rows: list[_Candidate], torch: An
     with ExitStack() as stack:
         if torch is not None:
             stack.enter_context(quiet(torch))
-        timings = time_in_turns(device, [row.run for row in timed if row.run], request.repeats, told)
+        works = [row.run for row in timed if row.run]
+        timings = time_in_turns(device, works, repeats, told, budget_s=budget_s)
     for row, timing in zip(timed, timings, strict=True):
         if timing is None:
             wrong: str | None = "not run: the GPU's memory is too small for it beside the others"
         else:
-            wrong = implausible(request.problem, row.entry.dtype, device.gpu, timing.median_us)
+            wrong = implausible(problem, row.entry.dtype, device.gpu, timing.median_us)
         row.entry = dataclasses.replace(row.entry, time=None if wrong else timing, absent=wrong)
         row.run = None

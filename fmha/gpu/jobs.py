@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fmha.errors import GpuError
-from fmha.gpu import counters
+from fmha.gpu import counters, ladder
 from fmha.gpu.bench import Report, Request, bench
 from fmha.gpu.device import GpuDevice
 from fmha.gpu.stamping import stamp
@@ -60,9 +60,21 @@ def record_stamps(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {"stamps": stamps}
 
 
+def measure_ladder(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Many kernels and peers on one problem: a recording with one run."""
+    return ladder.measure(device(), payload, report)
+
+
+def prepare_ladder(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Compile what a ladder will need."""
+    return ladder.prepare(device(), payload, report)
+
+
 OPS: dict[str, Callable[[Mapping[str, Any], Report], Any]] = {
     "describe": describe,
     "bench": run_bench,
     "counters": read_counters,
     "stamps": record_stamps,
+    "ladder": measure_ladder,
+    "prepare": prepare_ladder,
 }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha.problem import cast
-from fmha.storage import decode, dense, encode, lay, span, strides_table, taken
+from fmha.storage import decode, dense, encode, finite, lay, span, strides_table, taken
 
 DTYPES = ("fp32", "fp16", "bf16")
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -22,6 +22,8 @@ def test_stored_numbers_are_the_rounded_ones(dtype: str, values: list[float]) ->
     assert raw.itemsize == (4 if dtype == "fp32" else 2)
     assert np.array_equal(decode(raw, dtype).view(np.uint32), cast(array, dtype).view(np.uint32))
     assert np.array_equal(encode(decode(raw, dtype), dtype), raw)
+    odd = encode(np.array([*values, np.nan, np.inf, -np.inf, 1e39]), dtype)
+    assert finite(odd, dtype) == finite(odd.view(np.uint8), dtype) == np.isfinite(decode(odd, dtype)).sum()
 
 
 @every_dtype
