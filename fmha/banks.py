@@ -4,10 +4,13 @@ Shared memory is cut into 32 banks of 4 bytes: word w (byte address / 4) lies in
 *wavefront*, every bank delivers one word, to as many lanes as want that word. Lanes that want different words of one
 bank wait for one another: a bank conflict. So an access takes as many wavefronts as the busiest bank has different
 words to deliver. Wider accesses are done in groups of neighbouring lanes that together want at most 128 bytes:
-half-warps for 8 bytes a lane, quarter-warps for 16; a group with no active lane takes no turn.
+half-warps for 8 bytes a lane, quarter-warps for 16; a group with no active lane takes no turn. Two neighbouring groups
+(the halves of a warp, or of a half-warp) go together if lanes want the same in pairs: each active lane as the one
+beside it, or each as the one two lanes away. So 16 bytes for a whole warp from one address take two turns, not four.
 
-Source: CUDA C++ Programming Guide, "Shared Memory" of compute capabilities 5.x and later (banks, broadcast); the rule
-for 8 and 16 bytes is how wavefronts counted by Nsight Compute behave, see `fmha.bank_sites`.
+Source: CUDA C++ Programming Guide, "Shared Memory" of compute capabilities 5.x and later (banks, broadcast). The rule
+for 16 bytes is how the wavefronts behave that Nsight Compute counted line by line on an H200 (kernels 05 and 06,
+`fmha/recorded/lines`); that for 8 bytes is the same by analogy.
 """
 
 from __future__ import annotations
@@ -58,16 +61,40 @@ def turns(addresses: NDArray[np.integer[Any]], nbytes: int = 4) -> tuple[Ints, I
         InputError: as `wavefronts`.
     """
     words = _words(addresses, nbytes)
-    shape = words.shape[:-1]
-    rows = words.reshape(-1, WARP)  # one a group
+    groups = words.shape[-2]
+    if groups == 1:
+        return _most(words).sum(axis=-1), (words >= 0).any(axis=-1).sum(axis=-1, dtype=np.int64)
+    together = _together(np.asarray(addresses, np.int64), nbytes)
+    apart, active = _most(words), (words >= 0).any(axis=-1)
+    pairs = (*words.shape[:-2], groups // 2, 2)
+    cost, least = apart.reshape(pairs).sum(axis=-1), active.reshape(pairs).sum(axis=-1, dtype=np.int64)
+    if together.any():
+        cost[together] = _most(words.reshape(*pairs[:-1], 2 * WARP)[together])
+        least[together] = np.minimum(least[together], 1)
+    return cost.sum(axis=-1), least.sum(axis=-1)
+
+
+def _most(words: Ints) -> Ints:
+    """The most different words in one bank: of words [..., n], each row by itself, [...]; -1 is no word."""
+    rows = words.reshape(-1, words.shape[-1])
     order = np.sort(rows, axis=1)
-    some = order[:, -1] >= 0  # a lane of the group is active
     first = order >= 0  # of lanes that want the same word
     first[:, 1:] &= order[:, 1:] != order[:, :-1]
     group, lane = np.nonzero(first)
     busy = np.bincount(group * BANKS + order[group, lane] % BANKS, minlength=len(rows) * BANKS)
     most = busy.reshape(len(rows), BANKS).max(axis=1, initial=0).astype(np.int64)
-    return most.reshape(shape).sum(axis=-1), some.reshape(shape).sum(axis=-1, dtype=np.int64)
+    return np.asarray(most.reshape(words.shape[:-1]))
+
+
+def _together(lanes: Ints, nbytes: int) -> NDArray[np.bool_]:
+    """Whether two neighbouring groups go together, [..., pairs of groups]: see the head of this file."""
+    number = np.arange(WARP)
+    alike = []
+    for distance in (1, 2):
+        other = lanes[..., number ^ distance]
+        pairs = (lanes == other) | (lanes < 0) | (other < 0)
+        alike.append(pairs.reshape(*lanes.shape[:-1], nbytes // 8, -1).all(axis=-1))
+    return np.asarray(alike[0] | alike[1])
 
 
 def ways(addresses: Sequence[int], nbytes: int = 4) -> int:
@@ -120,21 +147,27 @@ def picture(addresses: Sequence[int], nbytes: int = 4) -> BankPicture:
     lanes = np.full(WARP, INACTIVE, np.int64)
     lanes[: len(addresses)] = addresses
     parts = nbytes // BANK_BYTES
-    groups = _words(lanes, nbytes)
-    turn = np.full(groups.shape, INACTIVE, np.int64)
+    groups: list[Ints] = [*_words(lanes, nbytes)]
+    if parts > 1:
+        both = [np.concatenate(groups[g : g + 2]) for g in range(0, parts, 2)]
+        joined = zip(_together(lanes, nbytes).tolist(), both, range(0, parts, 2), strict=True)
+        groups = [words for is_one, pair, g in joined for words in ([pair] if is_one else groups[g : g + 2])]
+    turns_of: list[int] = []
     before = 0
-    for g, words in enumerate(groups):
+    for words in groups:
         at: dict[int, int] = {}  # word -> turn
         queue: dict[int, int] = {}  # bank -> words so far
-        for k, word in enumerate(words.tolist()):
+        for word in words.tolist():
             if word < 0:
+                turns_of.append(INACTIVE)
                 continue
             if word not in at:
                 at[word] = queue.get(word % BANKS, 0)
                 queue[word % BANKS] = at[word] + 1
-            turn[g, k] = before + at[word]
+            turns_of.append(before + at[word])
         before += max(queue.values(), default=0)
-    word = groups.reshape(WARP, parts)
+    word = np.concatenate(groups).reshape(WARP, parts)
+    turn = np.array(turns_of, np.int64)
     bank = np.where(word >= 0, word % BANKS, INACTIVE)
     return BankPicture(bank, word, turn.reshape(WARP, parts), total, int(least_wavefronts(lanes, nbytes)))
 

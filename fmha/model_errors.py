@@ -22,7 +22,7 @@ LOADS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 LEVELS = ("requested", "l2", "dram", "smem", "time")
 # (median, worst) of the shipped recordings, rounded up, beside `fmha.model_facts.ERRORS_OF_THE_MODEL`. Tested.
-STATED: dict[str, tuple[float, float]] = {"requested": (0.0, 0.0), "smem": (0.003, 0.06)}
+STATED: dict[str, tuple[float, float]] = {"requested": (0.0, 0.0), "smem": (0.003, 0.11)}
 _ANY_TILE = (32, 32)  # of kernel 01, which has its own
 
 

@@ -276,7 +276,7 @@ def test_what_is_fitted_and_what_is_left_out_is_said() -> None:
 def test_time_alone_is_the_forecasts(N: int, causal: Causal | None) -> None:
     """Also where the caches were not followed, because they could not matter."""
     p = Problem(H=4, N=N, d=64, causal=causal)
-    for chosen in KERNELS.values():
+    for chosen in (KERNELS["01"], KERNELS["02"]):  # those that the model knows
         for tiles in ((8, 8), (32, 32), (128, 8)):
             alone = time_us(chosen, p, Tiling(*tiles), H200, most=3000)
             assert alone == pytest.approx(forecast(chosen, p, Tiling(*tiles), H200, most=3000).time_us, rel=1e-12)

@@ -82,12 +82,16 @@ class Totals(NamedTuple):
         touched = {address + k for address in addresses.values() for k in range(nbytes)}
         if is_shared:
             at_once = {1: 32, 4: 32, 8: 16, 16: 8}[nbytes]  # lanes whose words are 128 bytes at most
-            for group in {lane // at_once for lane in addresses}:
-                words = {
-                    (a + k) // 4 for lane, a in addresses.items() if lane // at_once == group for k in range(nbytes)
-                }
-                wavefronts += max(Counter(word % 32 for word in words).values())
-                ideal += 1
+            for first in range(0, 32, 2 * at_once):
+                mine = {lane: a for lane, a in addresses.items() if first <= lane < first + 2 * at_once}
+                in_pairs = any(
+                    all(mine.get(lane ^ far, a) == a for lane, a in mine.items()) for far in (1, 2) if nbytes > 4
+                )
+                for group in {0 if in_pairs else lane // at_once for lane in mine}:
+                    lanes = [a for lane, a in mine.items() if in_pairs or lane // at_once == group]
+                    words = {(a + k) // 4 for a in lanes for k in range(nbytes)}
+                    wavefronts += max(Counter(word % 32 for word in words).values())
+                    ideal += 1
             widest = -(-wavefronts // ideal)
         else:
             sectors = len({byte // 32 for byte in touched})

@@ -631,6 +631,18 @@ static u32 wavefronts_of(u32* word, u32 n) {
     return most;
 }
 
+// Whether lanes `first` to `last` want the same in pairs, each active one as its neighbour or each as the one two lanes away: then
+// two groups of a wide access go together (see banks.py).
+static int in_pairs(const u32* of, u32 first, u32 last) {
+    int ok[2] = {1, 1};
+    for (u32 l = first; l <= last; l++)
+        for (u32 k = 0; k < 2; k++) {
+            u32 other = of[l ^ (1 + k)];
+            if (of[l] != ~0u && other != ~0u && of[l] != other) ok[k] = 0;
+        }
+    return ok[0] || ok[1];
+}
+
 static void count_request(u32 what, const u32* at, const u8* lane, u32 n) {
     u32 site = what >> 4, nbytes = 1u << (what >> 1 & 7);
     int is_shared = what & 1;
@@ -667,15 +679,22 @@ static void count_request(u32 what, const u32* at, const u8* lane, u32 n) {
         row->ideal_sectors += ideal;
         if (sectors > row->widest) row->widest = sectors;
     } else {
-        u32 word[64], wavefronts = 0, ideal = 0, part = nbytes <= 4 ? 32 : nbytes == 8 ? 16 : 8;
+        u32 word[96], wavefronts = 0, ideal = 0, part = nbytes <= 4 ? 32 : nbytes == 8 ? 16 : 8;
         if (!uneven && nbytes == 4 && !(step & 3)) {
             u32 apart = step >> 2, banks = apart ? 32u >> (__builtin_ctz(apart) > 5 ? 5 : __builtin_ctz(apart)) : 32;
             wavefronts = apart ? (n + banks - 1) / banks : 1;
             ideal = 1;
         } else {
-            for (u32 i = 0; i < n; ideal++) {  // wide accesses go out half a warp, or a quarter, at a time
-                u32 m = 0, group = lane[i] / part;
-                for (; i < n && lane[i] / part == group; i++)
+            u32 of[32], span = part < 32 ? 2 * part : 32, is_paired = 0;
+            if (part < 32) {
+                memset(of, 0xff, sizeof of);
+                for (u32 i = 0; i < n; i++) of[lane[i]] = at[i];
+                for (u32 first = 0; first < 32; first += span)
+                    is_paired |= (u32)in_pairs(of, first, first + span - 1) << (first / span);
+            }
+            for (u32 i = 0; i < n; ideal++) {  // wide accesses go out half a warp, or a quarter, at a time, or two of them
+                u32 m = 0, size = is_paired >> (lane[i] / span) & 1 ? span : part, group = lane[i] / size;
+                for (; i < n && lane[i] / size == group; i++)
                     for (u32 w = at[i] >> 2; w <= (at[i] + nbytes - 1) >> 2; w++) word[m++] = w;
                 wavefronts += wavefronts_of(word, m);
             }
