@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fmha import Problem, Tiling
+from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import KERNELS, Kernel
 from fmha.trace import Detail, Trace
 from fmha.trace.lines import MEASURES, by_line
@@ -17,6 +18,12 @@ from tests.trace.support import line_of, traced
 
 RAGGED = Problem(N=50, d=33, H=2, causal="br")
 SMALL = Problem(N=20, d=33, causal="br")
+
+
+def fitting(kernel: Kernel, p: Problem, t: Tiling) -> tuple[Problem, Tiling]:
+    """These, or the nearest that a kernel takes which reads several numbers at a time or has larger tiles."""
+    tries = ((q, tiles) for tiles in (t, Tiling(16, 16), Tiling(32, 32)) for q in (p, p.replace(d=36)))
+    return next((q, tiles) for q, tiles in tries if kernel.complaint(q, tiles, GPUS[DEFAULT_GPU]) is None)
 
 
 def steps(kernel: Kernel, p: Problem, t: Tiling, cache: Path, launch: int, block: int, warp: int) -> tuple[Stop, ...]:
@@ -29,12 +36,13 @@ def steps(kernel: Kernel, p: Problem, t: Tiling, cache: Path, launch: int, block
 
 @pytest.mark.parametrize("number", KERNELS)
 def test_the_warps_of_a_block_add_up_to_its_counts(number: str, cache: Path) -> None:
-    kernel, block, tiling = KERNELS[number], 0, Tiling(8, 16)
-    counted = traced(kernel, SMALL, tiling, cache, flops=False, blocks=[block])
+    kernel, block = KERNELS[number], 0
+    small, tiling = fitting(kernel, SMALL, Tiling(8, 16))
+    counted = traced(kernel, small, tiling, cache, flops=False, blocks=[block])
     for launch, plan in enumerate(counted.plan.launches):
         seen: Counter[tuple[int, str, bool, str]] = Counter()
         for warp in range(ceil_div(plan.block, 32)):
-            for stop in steps(kernel, SMALL, tiling, cache, launch, block, warp):
+            for stop in steps(kernel, small, tiling, cache, launch, block, warp):
                 for request in stop.requests:
                     key = (request.line, request.array, request.is_write)
                     is_shared = request.space == "shared"
@@ -89,7 +97,8 @@ def test_a_warp_that_only_waits_is_told(cache: Path) -> None:
 
 @pytest.mark.parametrize("number", KERNELS)
 def test_lines_add_up_to_the_run(number: str, cache: Path) -> None:
-    run: Trace = traced(KERNELS[number], RAGGED, Tiling(16, 8), cache)
+    ragged, tiling = fitting(KERNELS[number], RAGGED, Tiling(16, 8))
+    run: Trace = traced(KERNELS[number], ragged, tiling, cache)
     used = by_line(run)
     whole = {measure: sum(use.value(measure) for use in used.values()) for measure in MEASURES}
     assert whole == {
@@ -99,6 +108,6 @@ def test_lines_add_up_to_the_run(number: str, cache: Path) -> None:
         "wasted": sum(c.sectors - c.ideal_sectors for c in run.counts),
         "flops": int(run.flops_raw["count"].sum()),
     }
-    assert whole["global"] and whole["wasted"] and whole["flops"]
+    assert whole["global"] and (whole["wasted"] or ragged.d % 4 == 0) and whole["flops"]
     with pytest.raises(KeyError):
         next(iter(used.values())).value("time")
