@@ -215,7 +215,7 @@ def by_line(function: str, listed: Iterable[Listed]) -> tuple[LineCount, ...]:
         row = sums.setdefault((one.file, one.line, *what), [0] * len(COLUMNS))
         for n, field in enumerate(COLUMNS.values()):
             row[n] += one.counts[field]
-    return tuple(LineCount(function, *key, *row) for key, row in sorted(sums.items()) if row[0])
+    return tuple(LineCount(function, *key, *row) for key, row in sorted(sums.items()) if row[1])
 
 
 __all__ = [

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 
 import pytest
 
 from fmha import Problem, Tiling
+from fmha.bank_kernels import smem_use
 from fmha.errors import InputError
+from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.line_counts import LineCounts, by_line, opcode, read_page, shipped
 
@@ -119,3 +122,30 @@ def test_what_is_shipped_is_of_kernels_that_are_there() -> None:
         chosen = KERNELS[one.facts["kernel"]]
         assert {line.file for line in one.lines} <= {chosen.file, "common.cuh"}
         assert shipped("no such kernel") == () and one in shipped(chosen.number)
+    assert len(shipped()) >= 12
+
+
+@pytest.mark.parametrize("one", shipped(), ids=lambda one: one.title)
+def test_lines_add_up_to_what_other_counters_say(one: LineCounts) -> None:
+    """Sectors to the last one. Wavefronts of loads within 1 %: other work of the SM adds a few to that counter."""
+    for function, metrics in one.totals.items():
+        mine = [line for line in one.lines if line.function == function]
+        for op, is_write in (("ld", False), ("st", True)):
+            sectors = sum(line.sectors for line in mine if line.is_write == is_write)
+            assert sectors == metrics[f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"]
+        loads = sum(line.wavefronts for line in mine if not line.is_write)
+        assert loads == pytest.approx(metrics["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"], rel=0.01)
+
+
+@pytest.mark.parametrize("one", [*shipped("01"), *shipped("02")], ids=lambda one: one.title)
+def test_the_bank_model_is_what_was_counted_line_by_line(one: LineCounts) -> None:
+    """The sites of `fmha.bank_kernels` say what each line does as compiled: equal wavefronts, not just in all."""
+    use = smem_use(KERNELS[one.facts["kernel"]], one.problem, one.tiling, GPUS["H200"])
+    model: Counter[tuple[str, int, bool]] = Counter()
+    for site in use.sites:
+        model[site.function, site.line, site.store] += site.wavefronts
+    counted: Counter[tuple[str, int, bool]] = Counter()
+    for line in one.lines:
+        if line.space == "shared":
+            counted[line.function, line.line, line.is_write] += line.wavefronts
+    assert model == counted
