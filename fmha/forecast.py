@@ -52,6 +52,7 @@ from fmha.tile_designs import COMPILED
 from fmha.units import ceil_div
 
 MOST_VISITS = 30_000
+MODELLED = ("01", "02")  # kernels whose accesses are written down; a forecast of another raises LimitError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fmha.bank_kernels import smem_use
-from fmha.forecast import Forecast, forecast
+from fmha.forecast import MODELLED, Forecast, forecast
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS, SECTOR
 from fmha.measurement import Entry, Recording
@@ -82,7 +82,7 @@ def against(recordings: Iterable[Recording]) -> list[Off]:
         for recording in recordings
         for run in recording.runs
         for entry in run.entries
-        if entry.name in ("01", "02") and entry.counters and not entry.stale
+        if entry.name in MODELLED and entry.counters and not entry.stale
     ]
 
 

@@ -59,7 +59,7 @@ def dram_measured(entry: Entry) -> float | None:
 def levels(entry: Entry, problem: Problem) -> list[Level]:
     """From the SM outwards; what is predicted stands beside what was measured."""
     waves = entry.counter(WAVEFRONTS)
-    measured = requested_measured(entry)
+    measured, least = requested_measured(entry), compulsory_bytes(problem.replace(dtype=entry.dtype))
     return [
         Level(
             "shared memory, at most", None if waves is None else WAVEFRONT * waves, "SMEM",
@@ -70,7 +70,7 @@ def levels(entry: Entry, problem: Problem) -> list[Level]:
         Level("L2", entry.counter(L2), "L2", L2),
         Level("DRAM read", entry.counter(DRAM_READ), "HBM", DRAM_READ),
         Level("DRAM written", entry.counter(DRAM_WRITE), "HBM", DRAM_WRITE),
-        Level("compulsory", compulsory_bytes(problem), "HBM", "Q, K, V read once, O written once", predicted=True),
+        Level("compulsory", least, "HBM", "Q, K, V read once, O written once", predicted=True),
     ]  # fmt: skip
 
 

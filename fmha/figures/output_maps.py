@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fmha.figures import theme
 from fmha.figures.sketch import Sketch
 from fmha.inputs import load
-from fmha.problem import Problem
+from fmha.problem import Problem, cast
 from fmha.reference import output_rows
 from fmha.units import ceil_div
 
@@ -49,8 +49,8 @@ def outputs(
     truth = None
     if p.B * p.d * (p.H * p.Nq + 2 * p.Hk * p.Nk) <= MAX_NUMBERS:
         made = load(input, p, seed=seed, layer=layer, head=head)
-        # The kernel was given float32.
-        Q, K, V = (array.astype(np.float32) for array in (made.Q, made.K, made.V))
+        # The kernel was given float32, which it stored in its dtype.
+        Q, K, V = (cast(array.astype(np.float32), p.dtype) for array in (made.Q, made.K, made.V))
         truth = output_rows(p, Q, K, V, b, h, rows)
     return Outputs(np.asarray(O)[rows], truth, rows, every)
 

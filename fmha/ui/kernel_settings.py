@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from fmha import best_tiles
 from fmha.errors import FmhaError
 from fmha.gpu.diagnosis import Diagnosis
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
@@ -42,7 +43,8 @@ class Target:
 
 def settings(machine: Diagnosis | None) -> tuple[live.Asked, Target]:
     """All controls, and what they ask for."""
-    above, below = st.columns(4), st.columns(4)
+    above = st.columns(4)
+    rows_below = st.container()
     more = st.expander("Input, batch, K/V heads, key length, head shown")
     columns = more.columns(4)
     with columns[0]:
@@ -50,9 +52,7 @@ def settings(machine: Diagnosis | None) -> tuple[live.Asked, Target]:
         name = controls.choice("input", "Input", titles, default="random", help="Where Q, K and V come from.")
         source = INPUTS[name]
         seed, layer, head = _of_input(source)
-    chosen, N, d, causal, tiling, H = _first(source, above, below)
-    with below[3]:
-        target = _target(machine)
+    chosen, N, d, causal, dtype, tiling, H, target = _first(source, machine, above, rows_below)
     with columns[1]:
         B = controls.slider("B", "Batch B", options=BATCHES if source.N is None else [1], default=1)
         shared = [h for h in range(1, H + 1) if H % h == 0] if source.N is None else [H]
@@ -64,7 +64,7 @@ def settings(machine: Diagnosis | None) -> tuple[live.Asked, Target]:
     with columns[3]:
         h = controls.slider("show", "Head shown", lo=0, hi=H - 1, default=0, help="Whose O and error map are drawn.")
         b = controls.slider("batch", "Batch entry shown", lo=0, hi=B - 1, default=0)
-    problem = Problem(B=B, H=H, Hk=Hk, Nq=N, Nk=Nk, d=d, causal=causal)  # type: ignore[arg-type]
+    problem = Problem(B=B, H=H, Hk=Hk, Nq=N, Nk=Nk, d=d, causal=causal, dtype=dtype)  # type: ignore[arg-type]
     return live.Asked(chosen.number, problem, tiling, name, seed, layer, head, (b, h), target.device), target
 
 
@@ -84,8 +84,10 @@ def _of_input(source: InputSource) -> tuple[int, int, int]:
     return seed, layer, head
 
 
-def _first(source: InputSource, above: Any, below: Any) -> tuple[Kernel, int, int, str | None, Tiling, int]:
-    """The settings that matter most, in two rows of columns: (kernel, N, d, mask, tiles, H)."""
+def _first(
+    source: InputSource, machine: Diagnosis | None, above: Any, rows_below: Any
+) -> tuple[Kernel, int, int, str | None, str, Tiling, int, Target]:
+    """The settings that matter most, in two rows: (kernel, N, d, mask, dtype, tiles, H, GPU)."""
     names = {k.number: f"{k.number} {k.name}" for k in KERNELS.values()}
     aliases = {alias: k.number for k in KERNELS.values() for alias in (k.name, k.number.lstrip("0"))}
     with above[0]:
@@ -96,18 +98,35 @@ def _first(source: InputSource, above: Any, below: Any) -> tuple[Kernel, int, in
         d = controls.slider("d", "Head dim d", options=[source.d] if source.d else HEAD_DIMS, default=source.d or 64)
     with above[3]:
         causal = controls.causal()
+    several = len(chosen.dtypes) > 1
+    below = rows_below.columns(5 if several else 4)
     with below[0]:
         H = controls.slider("H", "Heads H", options=[h for h in HEADS if h <= (source.H or h)], default=source.H or 16)
+    dtype = chosen.dtypes[0]
+    if several:
+        with below[3]:
+            dtype = controls.choice(
+                "dtype", "Data type", chosen.dtypes, default=dtype, help="How Q, K, V and O are stored; sums are fp32."
+            )
+    with below[-1]:
+        target = _target(machine)
     tiling = ANY_TILE
     if chosen.tiled:
+        usual = usual_tiles(chosen, Problem(N=N, d=d, dtype=dtype), target.gpu)
         with below[1]:
-            Br = controls.slider("Br", "Q tile rows Br", options=TILES, default=32)
+            Br = controls.slider("Br", "Q tile rows Br", options=TILES, default=usual.Br)
         with below[2]:
-            Bc = controls.slider("Bc", "K/V tile rows Bc", options=TILES, default=32)
+            Bc = controls.slider("Bc", "K/V tile rows Bc", options=TILES, default=usual.Bc)
         tiling = Tiling(Br, Bc)
     else:
         below[1].markdown(f":small[Tiles of this kernel]  \n**{chosen.tile[0].upper()}{chosen.tile[1:]}**")
-    return chosen, N, d, causal, tiling, H
+    return chosen, N, d, causal, dtype, tiling, H, target
+
+
+def usual_tiles(chosen: Kernel, problem: Problem, gpu: Gpu) -> Tiling:
+    """The tiles to begin with: 32 x 32, as the tutorial has them, where the kernel takes no others faster."""
+    fine = best_tiles.candidates(chosen, problem, gpu)
+    return fine[0] if fine and chosen.number != "02" else ANY_TILE
 
 
 def said_settings(asked: live.Asked) -> dict[str, Any]:

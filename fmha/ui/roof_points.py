@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fmha.edge import dram_doubt
 from fmha.errors import FmhaError, LimitError
 from fmha.figures.roof_chart import Mark
-from fmha.forecast import forecast
+from fmha.forecast import MODELLED, forecast
 from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Entry, Found, Recording, Run, nearest, useful_flops
@@ -21,7 +21,6 @@ from fmha.ui.page import plain
 from fmha.ui.sentences import differences, one_line, percent, said
 from fmha.units import format_ratio
 
-_MODELLED = ("01", "02")  # kernels that the forecast knows
 _MOST_VISITS = 8_000
 # What a reader calls a loop order; this app's kernel of the order in brackets.
 ORDER_TITLES = {"naive": "naive", "kv-outer": "kv-outer (FlashAttention-1)", "q-outer": "q-outer (FlashAttention-2)"}
@@ -98,7 +97,7 @@ def predictions(
     Bytes at L2 and device memory are the cache model's where a kernel of this app has the loop order and can run the
     problem there; otherwise those that blocks request. most: visits that the model follows one by one.
     """
-    kernels = {k.order: k for k in KERNELS.values() if k.number in _MODELLED and k.order in orders}
+    kernels = {k.order: k for k in KERNELS.values() if k.number in MODELLED and k.order in orders}
     why: dict[str, str] = {}
     doubts: dict[str, str] = {}
     better: dict[str, dict[str, float]] = {}

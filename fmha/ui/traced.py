@@ -74,11 +74,11 @@ def _inputs(name: str, problem: Problem) -> Inputs:
 
 def settings() -> Asked:
     """The controls, but for what is taken out."""
-    above, below = st.columns(4), st.columns(4)
+    above = st.columns(4)
     with above[0]:
         number = controls.choice(
             "kernel", "Kernel", {n: f"{n} {k.name}" for n, k in KERNELS.items()}, default="02",
-            help="01: naive attention in three functions. 02: the tutorial's kernel.",
+            help="01: naive attention in three functions. 02: the tutorial's kernel. Each later one changes one thing.",
         )  # fmt: skip
     with above[1]:
         titles = {name: source.title for name, source in INPUTS.items()}
@@ -90,21 +90,30 @@ def settings() -> Asked:
     with above[3]:
         dims = [source.d] if source.d else HEAD_DIMS
         d = controls.slider("d", "Head dim d", options=dims, default=source.d or 64)
-    tiling = Tiling(32, 32)
-    if KERNELS[number].tiled:
+    chosen = KERNELS[number]
+    below = st.columns(5 if len(chosen.dtypes) > 1 else 4)
+    dtype, tiling = chosen.dtypes[0], Tiling(32, 32)
+    if len(chosen.dtypes) > 1:
+        with below[2]:
+            dtype = controls.choice(
+                "dtype", "Data type", chosen.dtypes, default=dtype, help="How Q, K, V and O are stored; sums are fp32."
+            )
+    if chosen.tiled:
+        fine = [t for t in (*chosen.tiles, (32, 32)) if max(t) <= TILES[-1]]
+        usual = (32, 32) if (32, 32) in chosen.tiles else fine[0]
         with below[0]:
-            Br = controls.slider("Br", "Q tile rows Br", options=TILES, default=32)
+            Br = controls.slider("Br", "Q tile rows Br", options=TILES, default=usual[0])
         with below[1]:
-            Bc = controls.slider("Bc", "K/V tile rows Bc", options=TILES, default=32)
+            Bc = controls.slider("Bc", "K/V tile rows Bc", options=TILES, default=usual[1])
         tiling = Tiling(Br, Bc)
     else:
-        tile = KERNELS[number].tile
+        tile = chosen.tile
         below[0].markdown(f":small[Tiles of this kernel]  \n**{tile[0].upper()}{tile[1:]}**")
-    with below[2]:
+    with below[-2]:
         H = controls.slider("H", "Heads H", options=[1] if source.H == 1 else [1, 2], default=1)
-    with below[3]:
+    with below[-1]:
         causal = controls.causal()
-    problem = Problem(N=N, H=H, d=d, causal=causal)  # type: ignore[arg-type]
+    problem = Problem(N=N, H=H, d=d, causal=causal, dtype=dtype)  # type: ignore[arg-type]
     return Asked(number, problem, tiling, name)
 
 
@@ -150,12 +159,12 @@ def _traced(asked: Asked, digest: str) -> Trace:
 def hard(asked: Asked) -> Trace:
     """The same source and tiles over a problem in which every barrier and bound matters (`hard_case`); counts only
     what is wrong. Errors as `traced`."""
-    return _hard(asked.number, asked.tiling, asked.text, asked.digest)
+    return _hard(asked.number, asked.tiling, asked.problem.dtype, asked.text, asked.digest)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Trying a harder problem")
-def _hard(number: str, tiling: Tiling, text: str, digest: str) -> Trace:
-    problem = hard_case(tiling)
+def _hard(number: str, tiling: Tiling, dtype: str, text: str, digest: str) -> Trace:
+    problem = hard_case(tiling).replace(dtype=dtype)
     given = load("random", problem)
     return trace(
         KERNELS[number], problem, tiling, given.Q, given.K, given.V, text=text, flops=False, timeout_s=TIMEOUT_S
@@ -168,7 +177,7 @@ def each(number: str, problem: Problem, tiling: Tiling, input_name: str, source:
     rows = []
     for change in changes(source):
         asked = Asked(number, problem, tiling, input_name, change.key)
-        given, hard_one = asked.inputs(), hard_case(tiling)
+        given, hard_one = asked.inputs(), hard_case(tiling).replace(dtype=problem.dtype)
         there = load("random", hard_one)
         found = {
             name: _said(asked, p, arrays) for name, p, arrays in (("here", problem, given), ("harder", hard_one, there))

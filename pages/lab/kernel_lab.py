@@ -268,7 +268,7 @@ def code(chosen: Kernel, found: Found | None) -> None:
 
 def tasks(asked: live.Asked, gpu: Gpu) -> None:
     """Things to try; what they say is computed for the settings at hand."""
-    p, flash = asked.problem, KERNELS["02"]
+    p, flash = KERNELS["02"].fitting(asked.problem), KERNELS["02"]
     Br, Bc = asked.tiling.Br, asked.tiling.Bc
     half, now = (closed_form(p, Tiling(rows, Bc), "q-outer").requested_bytes for rows in (max(1, Br // 2), Br))
     naive = KERNELS["01"].plan(p, ANY_TILE, gpu).requested.requested_bytes

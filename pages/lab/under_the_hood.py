@@ -13,7 +13,7 @@ from fmha.figures.answered import answered
 from fmha.figures.byte_levels import byte_levels
 from fmha.figures.l2_sizes import l2_sizes
 from fmha.figures.wave_picture import wave_picture
-from fmha.forecast import Forecast, forecast
+from fmha.forecast import MODELLED, Forecast, forecast
 from fmha.hardware import GPUS, MIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Found, nearest, shipped
@@ -104,7 +104,7 @@ def settings() -> Asked:
             help=f"The kernels are CUDA, and the model of the caches covers no other GPU: the {others} is not offered.",
         )  # fmt: skip
         number = controls.choice(
-            "kernel", "Kernel", {n: f"{n} {k.name}" for n, k in KERNELS.items()}, default=FLASH,
+            "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in MODELLED}, default=FLASH,
             help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer.",
         )  # fmt: skip
     gpu = GPUS[key]

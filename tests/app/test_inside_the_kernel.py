@@ -257,7 +257,7 @@ def test_what_is_too_large_is_said_and_the_page_goes_on(url: dict[str, str], why
 
 def test_kernel_01_has_its_functions_and_a_choice_of_02_is_left_without_a_word() -> None:
     at = opened(line=str(line_of("score += Qi[")), take=change("a row of Sij was filled").key)
-    at.segmented_control(key="kernel").set_value("01").run()
+    at.selectbox(key="kernel").set_value("01").run()
     assert not checked(at).warning and len(at.success) == 1
     assert "01_naive.cu, line by line" in said(at)
     at.segmented_control(key="part").set_value("naive_output").run()

@@ -172,7 +172,7 @@ def test_a_kernel_that_chooses_its_tiles_has_no_tile_sliders(shipped: Any) -> No
     assert not [s for s in at.select_slider if s.key in ("Br", "Bc")]
     assert "64 x 64, whatever Br and Bc are" in text_of(at)
     assert not at.warning
-    at.button_group(key="kernel").set_value("02")
+    at.selectbox(key="kernel").set_value("02")
     assert [s.value for s in run(at).select_slider if s.key in ("Br", "Bc")] == [64, 64], "as the link asked"
 
 
