@@ -7,11 +7,8 @@ beginning and at the end also the time that all SMs share. Compared with the pla
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,10 +23,10 @@ from fmha.units import ceil_div
 BUFFER = "stamps"  # the name of the last but one argument of a stamped kernel; the last is the room for stamps a block
 HEAD = 6  # words of a block before its stamps: SM, time and clock at the beginning, the same at the end, how many
 _MASK = (1 << 56) - 1
+_LONG = 1000  # steps of the shared time: a block that lasts longer is measured by it
 # No kernel here names more in its loop over tiles, in a loop over rows inside it, and around both.
 _PHASES_A_VISIT, _PHASES_A_ROW, _PHASES_BESIDE = 4, 4, 8
 _OTHER = "the time stamps do not fit the kernel's source: they were recorded with another one."
-FOLDER = Path(__file__).resolve().parent / "recorded" / "timelines"
 
 _PARAMETERS = ", unsigned long long* fmha_stamps, int fmha_room) {"
 _PRELUDE = """\
@@ -98,7 +95,7 @@ class Stamps:
 
     sm [workers]; begin_us, end_us [workers]: on one clock for all, from 0; first [workers + 1]: where each worker's
     stamps begin in `at_us` (microseconds on that clock) and `phase` (index into the phases of the source). facts:
-    device, driver, date, kernel, its source's hash, problem, tiling, input, seed.
+    device, driver, date, kernel, its source's hash, its phases, problem, tiling, input, seed.
     """
 
     facts: dict[str, Any]
@@ -133,21 +130,34 @@ def read_stamps(words: NDArray[np.uint64], workers: int, facts: Mapping[str, Any
     begin = (table[:, 1] - table[:, 1].min()).astype(np.float64) / 1e3
     end = (table[:, 3] - table[:, 1].min()).astype(np.float64) / 1e3
     cycles = (table[:, 4] - table[:, 2]).astype(np.float64)
-    # The shared time moves in steps of up to a microsecond, an SM's clock does not: all workers together give the rate.
-    rate = max(float(cycles.sum() / max((end - begin).sum(), 1e-9)), 1e-9)
+    # The time that SMs share moves in steps of 32 ns to a microsecond; an SM's clock does not, but clocks of SMs differ
+    # by some tenths of a percent. So a long block is as long as the shared time says, and a short one as its clock
+    # says at the rate of all.
+    step = _step_us(begin)
+    rate = np.full(workers, max(float(cycles.sum() / max((end - begin).sum(), 1e-9)), 1e-9))
+    is_long = end - begin >= _LONG * step
+    rate[is_long] = cycles[is_long] / (end - begin)[is_long]
     first = np.concatenate([[0], np.cumsum(counts)])
     taken = np.arange(table.shape[1] - HEAD)[None, :] < counts[:, None]
     stamps = table[:, HEAD:][taken]
     worker = np.repeat(np.arange(workers), counts)
-    at = begin[worker] + ((stamps >> np.uint64(8)) - (table[:, 2] & np.uint64(_MASK))[worker]).astype(np.float64) / rate
+    since = ((stamps >> np.uint64(8)) - (table[:, 2] & np.uint64(_MASK))[worker]).astype(np.float64)
     return Stamps(
-        dict(facts), table[:, 0].astype(np.int32), begin, begin + cycles / rate, first, at,
-        (stamps & np.uint64(255)).astype(np.uint8),
+        dict(facts), table[:, 0].astype(np.int32), begin, begin + cycles / rate, first,
+        begin[worker] + since / rate[worker], (stamps & np.uint64(255)).astype(np.uint8),
     )  # fmt: skip
 
 
-def stamped_events(stamps: Stamps, source: str) -> NDArray[np.void]:
+def _step_us(times: NDArray[np.float64]) -> float:
+    """The step in which a clock moves: the smallest difference between its readings; 0.001 if they are all one."""
+    steps = np.diff(np.unique(times))
+    return float(steps.min()) if len(steps) else 1e-3
+
+
+def stamped_events(stamps: Stamps, source: str | None = None) -> NDArray[np.void]:
     """The event table of a time-stamped run: the simulator's rows with the measured `t0`, `t1` (µs) and `sm`.
+
+    source: whose comments name the phases; None: their names are in the facts.
 
     A phase that the table splits (K and V are loaded in one) is divided by bytes. One that a visit comes back to, row
     by row, is told once, as long as all its turns together. SMs are numbered from 0 in the order of their own numbers,
@@ -158,7 +168,7 @@ def stamped_events(stamps: Stamps, source: str) -> NDArray[np.void]:
     """
     problem, tiling = stamps.problem, stamps.tiling
     table = emit(problem, tiling)
-    found = phases(source)
+    found = phases("\n".join(f"// {maths}" for maths in stamps.facts["phases"]) if source is None else source)
     if len(stamps.phase) and int(stamps.phase.max()) >= len(found):
         raise InputError(_OTHER)
     codes = [_codes(phase) for phase in found]
@@ -210,53 +220,11 @@ def _codes(phase: Phase) -> tuple[str, ...]:
     return tuple(loads[name] for name in phase.names if name in loads)
 
 
-def save(stamps: Stamps, path: Path) -> None:
-    """Write a recording: a few bytes a stamp. Times are kept to a nanosecond."""
-    steps = np.round(stamps.at_us * 1e3).astype(np.int64)
-    steps[1:] -= steps[:-1].copy()
-    begins = np.round(stamps.begin_us * 1e3).astype(np.int64)
-    data = io.BytesIO()
-    np.savez_compressed(
-        data, facts=np.frombuffer(json.dumps(stamps.facts).encode(), np.uint8), sm=stamps.sm.astype(np.int16),
-        begin_ns=begins, end_ns=np.round(stamps.end_us * 1e3).astype(np.int64), counts=np.diff(stamps.first),
-        steps_ns=steps.astype(np.int32) if not len(steps) or np.abs(steps).max() < 2**31 else steps, phase=stamps.phase,
-    )  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data.getvalue())
-
-
-def open_stamps(path: Path) -> Stamps:
-    """Read what `save` wrote.
-
-    Raises:
-        InputError: it is not such a file.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            facts = json.loads(file["facts"].tobytes())
-            at = np.cumsum(file["steps_ns"].astype(np.int64)) / 1e3
-            first = np.concatenate([[0], np.cumsum(file["counts"])]).astype(np.int64)
-            return Stamps(
-                facts,
-                file["sm"].astype(np.int32),
-                file["begin_ns"] / 1e3,
-                file["end_ns"] / 1e3,
-                first,
-                at,
-                file["phase"],
-            )
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"{path.name} is not a recording of time stamps: record one with `bench --timestamps`."
-        ) from error
-
-
 def as_facts(problem: Problem, tiling: Tiling, **more: Any) -> dict[str, Any]:
     """Facts of a recording that JSON can hold."""
     return {"problem": asdict(problem), "tiling": asdict(tiling), **more}
 
 
 __all__ = [
-    "BUFFER", "FOLDER", "HEAD", "Stamps", "as_facts", "open_stamps", "read_stamps", "room_for", "save", "stamped",
-    "stamped_events",
+    "BUFFER", "HEAD", "Stamps", "as_facts", "read_stamps", "room_for", "stamped", "stamped_events",
 ]  # fmt: skip

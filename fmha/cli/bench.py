@@ -19,7 +19,7 @@ from fmha.inputs import INPUTS, load
 from fmha.kernels import KERNELS, kernel
 from fmha.measurement import Recording
 from fmha.problem import Causal, check_whole
-from fmha.stamps import save
+from fmha.stamp_files import save
 from fmha.units import format_bytes
 
 _WHAT = "Run kernels on this machine's GPU: check them against float64, time them beside their peers, record it all."

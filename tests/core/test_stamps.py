@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from fmha.errors import InputError
 from fmha.events import CODE, emit
 from fmha.kernels import KERNELS
 from fmha.phases import groups, phase_at, phases
-from fmha.stamps import HEAD, Stamps, as_facts, open_stamps, read_stamps, room_for, save, stamped, stamped_events
+from fmha.stamp_files import MOST_BYTES, from_bytes, open_stamps, save
+from fmha.stamps import HEAD, Stamps, as_facts, read_stamps, room_for, stamped, stamped_events
 
 KERNEL = KERNELS["02"]
 SOURCE = KERNEL.source()
@@ -52,7 +55,7 @@ def words(p: Problem, t: Tiling, room: int, sms: int = 3) -> np.ndarray:
     workers = int(table["worker"].max()) + 1
     buffer = np.full((workers, HEAD + room), 2**64 - 1, np.uint64)
     for worker in range(workers):
-        start_ns, start_clock = 1_000_000 + 40 * worker, 7_000 + 11 * worker
+        start_ns, start_clock = 1_000_000 + 40 * worker, 7_000 * (worker % sms) + round(40 * worker * RATE)
         now, stamps = 50.0, []
         for code in table["phase"][table["worker"] == worker]:
             if code not in order:
@@ -76,11 +79,11 @@ def words(p: Problem, t: Tiling, room: int, sms: int = 3) -> np.ndarray:
 @pytest.mark.parametrize("causal", [None, "bottom-right"])
 def test_stamps_become_the_event_table_with_measured_times(causal: str | None, tmp_path: Path) -> None:
     p, t = Problem(N=40, d=8, H=2, causal=causal), Tiling(16, 8)
-    stamps = read_stamps(words(p, t, 64), 6, as_facts(p, t, device="D", made="2026-11-29"))
+    stamps = kept(p, t)
     save(stamps, tmp_path / "x.npz")
-    kept = open_stamps(tmp_path / "x.npz")
-    assert kept.problem == p and kept.tiling == t and kept.facts["device"] == "D"
-    for one in (stamps, kept):
+    again = open_stamps(tmp_path / "x.npz")
+    assert again.problem == p and again.tiling == t and again.facts == stamps.facts
+    for one in (stamps, again):
         table = stamped_events(one, SOURCE)
         plain = emit(p, t)
         for column in ("worker", "phase", "b", "h", "i", "j", "nbytes", "flops"):
@@ -109,9 +112,71 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     other = Stamps(as_facts(p.replace(N=24), t), *(getattr(stamps, n) for n in list(Stamps.__dataclass_fields__)[1:]))
     with pytest.raises(InputError, match="another one"):
         stamped_events(other, SOURCE)
-    (tmp_path / "bad.npz").write_bytes(b"PK no")
+
+
+def test_a_long_block_lasts_as_the_shared_time_says_and_a_short_one_as_its_clock() -> None:
+    """Clocks of SMs differ a little; the shared time moves in steps."""
+    p, t = Problem(N=40, d=8, H=4), Tiling(16, 8)
+    exact = words(p, t, 64)
+    fast = exact.copy()
+    fast[5, [2, 4]] = fast[5, [2, 4]] * 2  # one SM's clock runs twice as fast
+    fast[5, HEAD : HEAD + int(fast[5, 5])] = (fast[5, HEAD : HEAD + int(fast[5, 5])] >> 8 << 9) | (
+        fast[5, HEAD : HEAD + int(fast[5, 5])] & 255
+    )
+    a, b = (read_stamps(buffer, 12, as_facts(p, t)) for buffer in (exact, fast))
+    assert a.end_us[5] - a.begin_us[5] < 1000 * 0.04  # short in steps of 40 ns
+    assert b.end_us[5] - b.begin_us[5] > 1.5 * (a.end_us[5] - a.begin_us[5])
+    for buffer in (exact, fast):
+        buffer[0, 1], buffer[0, 3] = buffer[1, 1] - 1, buffer[1, 3] - 1  # steps of 1 ns: now it is long
+    a, b = (read_stamps(buffer, 12, as_facts(p, t)) for buffer in (exact, fast))
+    assert b.end_us[5] - b.begin_us[5] == pytest.approx(a.end_us[5] - a.begin_us[5], rel=0.01)
+    mine = slice(int(b.first[5]), int(b.first[6]))
+    assert b.at_us[mine] == pytest.approx(a.at_us[mine], abs=0.01)
+
+
+def kept(p: Problem, t: Tiling) -> Stamps:
+    """A recording that a file can hold."""
+    names = ("device", "driver", "cuda", "made", "kernel", "source", "input")
+    facts = as_facts(p, t, sms=5, phases=[phase.maths for phase in phases(SOURCE)], **dict.fromkeys(names, "02"))
+    return read_stamps(words(p, t, 64), p.B * p.H * t.Tr(p), facts)
+
+
+def test_a_recording_names_its_own_phases(tmp_path: Path) -> None:
+    stamps = kept(Problem(N=40, d=8), Tiling(16, 8))
+    save(stamps, tmp_path / "x.npz")
+    a, b = stamped_events(stamps, SOURCE), stamped_events(open_stamps(tmp_path / "x.npz"))
+    assert np.array_equal(a["phase"], b["phase"]) and np.allclose(a["t0"], b["t0"], atol=2e-3)
+
+
+def test_files_are_read_strictly(tmp_path: Path) -> None:
+    stamps = kept(Problem(N=40, d=8), Tiling(16, 8))
+    save(stamps, tmp_path / "x.npz")
+    whole = dict(np.load(tmp_path / "x.npz"))
+    facts = json.loads(whole["facts"].tobytes())
+    wrong: list[dict[str, Any]] = [
+        {"phase": whole["phase"][:-1]}, {"phase": whole["phase"] + 20}, {"counts": -whole["counts"]},
+        {"sm": whole["sm"] + 5}, {"sm": whole["sm"].astype(np.float64)}, {"sm": whole["sm"][:, None]},
+        {"end_ns": whole["begin_ns"] - 1}, {"steps_ns": -whole["steps_ns"]}, {"begin_ns": whole["begin_ns"][1:]},
+        *({"facts": {**facts, key: value}} for key, value in [
+            ("problem", {"N": -1}), ("problem", 3), ("tiling", {}), ("device", 7), ("phases", "S"), ("sms", None),
+            ("problem", {"N": 41, "d": 8, "H": 2}),
+        ]),
+    ]  # fmt: skip
+    for change in wrong:
+        data = {**whole, **change}
+        if isinstance(data["facts"], dict):
+            data["facts"] = np.frombuffer(json.dumps(data["facts"]).encode(), np.uint8)
+        np.savez_compressed(tmp_path / "y.npz", **data)
+        with pytest.raises(InputError, match=r"y\.npz is not a recording"):
+            open_stamps(tmp_path / "y.npz")
+    for garbage in (b"", b"PK no", (tmp_path / "x.npz").read_bytes()[:500], b"\x93NUMPY"):
+        with pytest.raises(InputError, match="not a recording"):
+            from_bytes(garbage)
+    np.savez_compressed(tmp_path / "z.npz", **{**whole, "more": np.zeros(MOST_BYTES, np.uint8)})
     with pytest.raises(InputError, match="not a recording"):
-        open_stamps(tmp_path / "bad.npz")
+        open_stamps(tmp_path / "z.npz")
+    with pytest.raises(InputError, match="cannot be read"):
+        open_stamps(tmp_path / "missing.npz")
 
 
 def test_the_turns_of_a_phase_are_added_up() -> None:
