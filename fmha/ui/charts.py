@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from fmha.chart import MENU
 from fmha.figures import theme
 from fmha.ui import assets
 
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).resolve().parent.parent / "chart" / "frontend"
 _DEFAULT_HEIGHT = 380  # pixels
-# Beside the chart, which is an image to a screen reader and has no controls inside. Out of sight until it is wanted.
-_MENU = (
-    '<details class="fmha-save" hidden><summary>Save</summary><div>'
-    '<button data-kind="png">PNG</button><button data-kind="svg">SVG</button><button data-kind="csv">CSV</button>'
-    "</div></details>"
-)
 
 
 def show(
@@ -70,7 +65,7 @@ def _html() -> str:
     return (
         '<div class="fmha-chart" role="img" aria-label="A chart, about to be drawn" '
         f'data-plotly="{html.escape(_library_url())}" '
-        f'data-swaps="{html.escape(json.dumps(theme.swaps()))}"></div>{_MENU}'
+        f'data-swaps="{html.escape(json.dumps(theme.swaps()))}"></div>{MENU}'
     )
 
 
