@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PORT ?=
 ADDRESS ?=
+OUT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
@@ -12,11 +13,12 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 FMHA_REQUIRE ?=
 export FMHA_REQUIRE
 
-.PHONY: help run test lint measure-ui gpu setup setup-test test-js clean
+.PHONY: help run test lint site measure-ui gpu setup setup-test test-js clean
 help:
 	@echo "make run         open the app (first call: sets up .venv)"
 	@echo "make test        lint, types, tests of the browser code, Python tests"
 	@echo "make lint        ruff and mypy only"
+	@echo "make site        write the folder site/: pages that need no server, no network, no Python"
 	@echo "make measure-ui  measure the interface in headless Chromium"
 
 run: setup
@@ -79,8 +81,12 @@ test: setup-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup || failed="$$failed pytest"; \
 	if [ -n "$$failed" ]; then echo "make test FAILED in:$$failed"; exit 1; fi
 
+site: setup
+	$(BIN)/python -m fmha site $(if $(OUT),--out $(OUT))
+
 measure-ui: setup-test
 	$(BIN)/python -m tests.measure_ui
 
 clean:
+	@if [ -f site/.fmha-site ]; then rm -rf site; fi
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .measure

@@ -57,7 +57,9 @@ TABLE: dict[str, Layer] = {
     ),
     "public API": layer("fmha/__init__.py", "numpy", "fmha.export.notebook " + ALL_CORE),
     "command line": layer(
-        "fmha/__main__.py fmha/cli/**/*.py", "numpy", "fmha fmha.cli* fmha.export* fmha.gpu* fmha.trace* " + ALL_CORE
+        "fmha/__main__.py fmha/cli/**/*.py",
+        "numpy",
+        "fmha fmha.cli* fmha.export* fmha.gpu* fmha.site* fmha.trace* " + ALL_CORE,
     ),
     "gpu": layer(
         "fmha/gpu/**/*.py", "numpy", "fmha " + ALL_CORE + " fmha.gpu*", lazy="pycuda pynvml torch fa3_fwd_interface"
@@ -74,6 +76,12 @@ TABLE: dict[str, Layer] = {
         "fmha/picture/**/*.py",
         "numpy plotly",
         "fmha fmha.figures* fmha.lecture* fmha.picture* fmha.player.scene fmha.ui.parameters " + ALL_CORE,
+    ),
+    "site": layer(
+        "fmha/site/**/*.py",
+        "",
+        "fmha fmha.chart fmha.site* fmha.export* fmha.figures* fmha.lecture* fmha.picture* fmha.player* " + ALL_CORE,
+        lazy="plotly",
     ),
     "presenter": layer("fmha/presenter/**/*.py", "", "fmha.ui.assets"),
     "source view": layer("fmha/source_view/**/*.py", "", ""),

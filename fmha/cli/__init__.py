@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 
 from fmha import FmhaError, __version__
-from fmha.cli import bench, export, kernels, simulate, trace, traffic, words
+from fmha.cli import bench, export, kernels, simulate, site, trace, traffic, words
 from fmha.cli.options import Parser, joined_negatives
 
-COMMANDS = (traffic, simulate, export, kernels, trace, bench, words)
+COMMANDS = (traffic, simulate, export, site, kernels, trace, bench, words)
 
 _WHAT = """Attention, tile by tile: results, and the bytes that they cost.
 
@@ -28,6 +28,7 @@ _EPILOG = """begin here:
 more examples:
   python -m fmha simulate --input sentence --layer 3 --head 1
   python -m fmha export --format html --N 128 --d 32 --Br 8 --Bc 8 --out run.html
+  python -m fmha site
   python -m fmha kernels
   python -m fmha trace --N 256 --d 64
   python -m fmha bench --N 4096 --H 16 --d 64

@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-_IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.\.?/[\w./-]+)";[ \t]*$', re.MULTILINE)
+_IMPORT = re.compile(
+    r"""^import \{(?P<names>[^}]*)\} from (?P<quote>["'])(?P<file>\.\.?/[\w./-]+)(?P=quote);[ \t]*$""", re.MULTILINE
+)
 _EXPORT = re.compile(r"^export (?P<rest>(?:async )?(?:function|class|const|let) (?P<name>\w+))", re.MULTILINE)
 _DEFAULT_NAME = re.compile(r"^export default (?P<name>\w+);[ \t]*$", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$|\bimport\s*\(|\bimport\.meta\b.*$", re.MULTILINE)

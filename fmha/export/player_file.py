@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html as markup
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +58,8 @@ def html(
     most_bytes: int = MOST_BYTES,
     theme: str | None = None,
     job: str | None = None,
+    about: str = "",
+    links: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The player of `run` as the text of one HTML file. It plays, steps and scrubs as in the app, and saves films.
 
@@ -70,6 +72,8 @@ def html(
         most_bytes: how long the file may be; real numbers of Q tiles are left out for it, but at least one has its own.
         theme: "light" or "dark"; None: as the reader's system has it.
         job: a script that the page runs too, allowed to reach the server that it came from.
+        about: a sentence or two below the title, plain text.
+        links: (words, address) of pages beside this one, above the title.
 
     Raises:
         ProblemError, LimitError: what cannot be animated; see `fmha.export.animated`.
@@ -90,7 +94,8 @@ def html(
         """The file with the real numbers of so many Q tiles."""
         room = replace(scene, exact_bytes=tiles * exact_tile_bytes(now.run))
         payload = build(now.run, now.naive_events, served, room)
-        return _page(payload, title, _setting(now, l2_bytes), _note(now, tiles), theme, job)
+        head = _head(title, _setting(now, l2_bytes), about, links)
+        return _page(payload, title, head, _note(now, tiles), theme, job)
 
     return _longest_within(page, now.run.problem.H * now.run.tiling.Tr(now.run.problem), most_bytes, now.run)
 
@@ -114,9 +119,18 @@ def _longest_within(page: Callable[[int], str], tiles: int, most_bytes: int, run
     return best
 
 
-def _page(payload: bytes, title: str, setting: str, note: str, theme: str | None, job: str | None) -> str:
+def _head(title: str, setting: str, about: str, links: Sequence[tuple[str, str]]) -> str:
+    """What stands above the player."""
+    anchors = "".join(f'<a href="{markup.escape(target)}">{markup.escape(words)}</a>' for words, target in links)
+    nav = f'<nav aria-label="Pages">{anchors}</nav>\n' if links else ""
+    said = f'\n<p class="about">{markup.escape(about)}</p>' if about else ""
+    head = f'<h1>{markup.escape(title)}</h1><p class="setting">{markup.escape(setting)}</p>'
+    return f"{nav}<header>{head}</header>{said}"
+
+
+def _page(payload: bytes, title: str, head: str, note: str, theme: str | None, job: str | None) -> str:
     scripts = [bundle([_HERE / "alone.mjs"]), *([job] if job else [])]
-    style = "\n".join([_variables(theme), *(_read(p) for p in (_PLAYER / "player.css", _HERE / "alone.css"))])
+    style = "\n".join([variables(theme), *(_read(p) for p in (_PLAYER / "player.css", _HERE / "alone.css"))])
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in scripts)
     reach = "connect-src 'self'; " if job else ""
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; {reach}img-src data: blob:"
@@ -134,7 +148,7 @@ def _page(payload: bytes, title: str, setting: str, note: str, theme: str | None
 </style>
 </head>
 <body>
-<header><h1>{markup.escape(title)}</h1><p class="setting">{markup.escape(setting)}</p></header>
+{head}
 <main id="stage">
 {_read(_PLAYER / "player.html")}
 </main>
@@ -154,7 +168,7 @@ def _setting(now: Played, l2_bytes: float | None) -> str:
     parts = [
         tokens, f"d = {problem.d}", f"Br = {tiling.Br}", f"Bc = {tiling.Bc}", f"H = {problem.H}", problem.dtype,
         f"causal {problem.causal}" if problem.causal else "no mask", now.run.order, now.inputs.title,
-        f"{now.sms} SMs of {now.gpu.name}", f"L2 holds {format_bytes(int(l2))}",
+        f"{now.sms} {'SM' if now.sms == 1 else 'SMs'} of {now.gpu.name}", f"L2 holds {format_bytes(int(l2))}",
     ]  # fmt: skip
     return " · ".join(part for part in parts if part)
 
@@ -176,7 +190,9 @@ def _note(now: Played, have: int) -> str:
     )
 
 
-def _variables(theme: str | None) -> str:
+def variables(theme: str | None) -> str:
+    """The page's colours as CSS; None: as the reader's system has it."""
+
     def block(mode: str) -> str:
         return "; ".join(f"--st-{name}: {value}" for name, value in COLOURS[mode].items())
 
@@ -193,4 +209,4 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-__all__ = ["MOST_BYTES", "html"]
+__all__ = ["COLOURS", "MOST_BYTES", "html", "variables"]

@@ -51,7 +51,7 @@ def violations(page: Page) -> list[str]:
     """What axe-core calls serious or critical, one line each."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
-    found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false, iframes: false})")
     return [
         f"{v['impact']} {v['id']}: {node['html'][:150]} ({node['failureSummary'][:200]})"
         for v in found["violations"]

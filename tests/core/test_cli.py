@@ -275,7 +275,7 @@ def test_zip_bomb_is_refused_by_its_size(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "no command was given: use traffic, simulate, export, kernels, trace, bench"),
+        ("", "no command was given: use traffic, simulate, export, site, kernels, trace, bench"),
         ("kernel", "invalid choice: 'kernel'"),
         ("traffic", "no sequence length was given"),
         ("traffic --N 0", "N=0 is out of range: use 1 to 16,777,216"),
