@@ -72,6 +72,12 @@ class AsRun:
             return next(alike, None)
 
     @property
+    def key(self) -> str:
+        """Names the recording."""
+        facts = self.stamps.facts
+        return " ".join(str(facts[name]) for name in ("device", "made", "kernel", "source", "problem", "tiling"))
+
+    @property
     def title(self) -> str:
         """Device, kernel and problem in a few words."""
         return title(self.stamps)

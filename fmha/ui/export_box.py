@@ -37,6 +37,7 @@ class Parcel:
     event: int
     row: int
     col: int
+    is_recorded: bool = False  # with the times of a GPU, which no command here makes again
 
 
 def export_box(parcel: Parcel, played: Callable[[], Played]) -> None:
@@ -62,9 +63,13 @@ def export_box(parcel: Parcel, played: Callable[[], Played]) -> None:
                 "Perfetto", lambda: export.perfetto(played().run, parcel.l2_bytes), f"{name}.json", "application/json"
             )
         st.caption("The last opens at ui.perfetto.dev: SMs as tracks, phases as slices, bytes as counters.")
-        st.markdown("**This view** as a link, in Python, on the command line")
+        also = "" if parcel.is_recorded else ", in Python, on the command line"
+        st.markdown(f"**This view** as a link{also}")
         if link := address():
             st.code(link, language=None, wrap_lines=True)
+        if parcel.is_recorded:
+            st.caption("The recorded times are in the files above; Python and commands compute the simulator's.")
+            return
         shown = played().run.problem  # the heads that are animated
         st.code(_snippet(parcel, shown), language="python", wrap_lines=True)
         st.code(command(parcel, shown, f"{name}.html"), language="sh", wrap_lines=True)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from fmha import Problem, Tiling, traffic
+from fmha.as_run import AsRun
 from fmha.events import MAX_EVENTS, PHASES
 from fmha.figures.running_rows import running_rows
-from fmha.hardware import GPUS, KIB
+from fmha.hardware import DEFAULT_GPU, GPUS, KIB, Gpu
 from fmha.inputs import INPUTS
 from fmha.memory import smem_bytes, smem_complaint
 from fmha.player import scene
+from fmha.player.as_run import play
 from fmha.player.component import player
 from fmha.player.payload import COLUMNS, PICTURE_SIDE, Scene, build, schedule_digest
 from fmha.problem import MAX_TOKENS
 from fmha.served import Served
 from fmha.simulation import Run
 from fmha.trace import follow
-from fmha.ui import charts, controls
+from fmha.ui import charts, controls, run_choice
 from fmha.ui.export_box import Parcel, export_box
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.this_gpu import default_gpu
@@ -40,16 +42,27 @@ L2_HELP = (
     "that the player shows; make it small and see hits turn into loads from HBM."
 )
 MODEL = "model"
-PLAYED_BY = {MODEL: "Simulator"} | {n: k.file for n, k in follow.KERNELS_SHOWN.items()}
+RECORDED = "gpu"
+PLAYED_BY = {MODEL: "Simulator", RECORDED: "a GPU, as recorded"} | {n: k.file for n, k in follow.KERNELS_SHOWN.items()}
 BY_HELP = (
-    "Simulator: the events of the loop order, computed. A .cu file: that very source runs on this machine's CPU, and "
-    "what it does to memory is shown; its events and numbers are compared with the simulator's."
+    "Simulator: the events of the loop order, computed. A GPU, as recorded: with the times that a real run wrote down. "
+    "A .cu file: that very source runs on this machine's CPU, and what it does to memory is shown; its events and "
+    "numbers are compared with the simulator's."
 )
 ROWS_PATTERN = r"\s*(\d{1,4}\s*(,\s*\d{1,4}\s*){0,5})?"
 
 
-def tries(order: str) -> list[str]:
-    """Things to try; what they say holds for the loop order at hand."""
+def tries(order: str, *, is_recorded: bool = False) -> list[str]:
+    """Things to try; what they say holds for the loop order at hand, or for a recording."""
+    if is_recorded:
+        return [
+            "Press **Space**. All workers began within a microsecond: how long do they stay in step, and what pulls "
+            "them apart?",
+            "Let it be played by the **Simulator**, with N = 128 and d = 64: which phase has most of the time there, "
+            "and which in the recording of kernel 02? Bank conflicts cost no bytes and no FLOPs.",
+            "Choose the recording of kernel 06: which phases got shorter than in 02, and by how much?",
+            "Open *Timeline* with times **as run**: the same recording with all its SMs, beside the prediction.",
+        ]
     both = [
         "Press **Space**, then step with **→**. Watch `m`, `l` and `alpha` of a row (click it). Which tiles make "
         "`alpha` drop below 1, and what happens to `Oi` in that moment?",
@@ -88,8 +101,11 @@ def played(
     head: int,
     gpu: str,
     by: str,
+    _recorded: AsRun | None = None,
 ) -> tuple[scene.Played, str]:
     """The run behind the picture, shared by all sessions with the same settings, and what is to be said of it."""
+    if _recorded is not None:
+        return play(_recorded)
     kernel = follow.KERNELS_SHOWN.get(by)
     traced = follow.Follower(kernel, tiling, GPUS[gpu], sms, COLUMNS) if kernel else None
     now = scene.prepare(
@@ -107,13 +123,30 @@ def payload(key: tuple[Any, ...], _now: scene.Played, view: View, start: tuple[i
     return build(_now.run, _now.naive_events, _now.served(l2_bytes), look)
 
 
-def settings() -> tuple[tuple[Any, ...], bool, int, str]:
-    """The controls, from above to below: (arguments of `played`), whether naive races, the size of L2 in KiB, further
-    rows of the chart."""
+class Chosen(NamedTuple):
+    """The settings: (arguments of `played`), whether naive races, the size of L2 in KiB, further rows of the chart, and
+    the recording that is played."""
+
+    arguments: tuple[Any, ...]
+    race: bool
+    l2_kib: int
+    rows: str
+    recorded: AsRun | None = None
+
+
+def settings() -> Chosen:
+    """The controls, from above to below."""
+    by = controls.choice("by", "Played by", PLAYED_BY, default=MODEL, help=BY_HELP)
+    if by == RECORDED:
+        with explained_errors():
+            recorded = run_choice.choose()
+        if recorded is not None:
+            return of_recording(recorded)
+        st.info("The simulator is shown: no recording is here yet. The page Timeline says how to make one.")
     titles = {name: source.title for name, source in INPUTS.items()}
     name = controls.choice("input", "Input", titles, default="random", help="Where Q, K and V come from.")
     source = INPUTS[name]
-    race = controls.toggle("race", "Race naive", help="Naive attention's three kernels beside flash, on one clock.")
+    race = races()
     N = controls.slider("N", "Tokens N", options=scene.lengths(name), default=min(128, source.N or 128))
     d = controls.slider("d", "Head dim d", options=scene.head_dims(name), default=source.d or 8)
     sizes = scene.tile_sizes(N)
@@ -123,11 +156,7 @@ def settings() -> tuple[tuple[Any, ...], bool, int, str]:
     H = controls.slider("H", "Heads H", lo=1, hi=source.H or 8, default=1)
     sms = controls.slider("sms", "SMs", options=SMS, default=16, help="How many SMs share the workers.")
     gpu = controls.choice("gpu", "GPU", {key: gpu.name for key, gpu in GPUS.items()}, default=default_gpu())
-    full = GPUS[gpu].l2_bytes // KIB
-    l2 = controls.slider(
-        "l2kib", "L2 holds", options=[*L2_KIB, full], default=full, help=L2_HELP,
-        format=lambda kib: format_bytes(kib * KIB) if kib else "nothing",
-    )  # fmt: skip
+    l2 = l2_kib(GPUS[gpu])
     order = controls.choice("order", "Loop order", ORDERS, default="q-outer", help=ORDER_HELP)
     causal = controls.causal()
     dtype = controls.choice("dtype", "Data type", ["fp32", "fp16", "bf16"], default="fp32")
@@ -138,19 +167,50 @@ def settings() -> tuple[tuple[Any, ...], bool, int, str]:
         layer = controls.slider("layer", "Layer", lo=0, hi=5, default=3)
     if source.H and source.H > 1:
         head = controls.slider("head", "First head", lo=0, hi=source.H - 1, default=1)
-    rows = controls.text(
-        "rows", "More rows in the chart", longest=40, pattern=ROWS_PATTERN,
-        what="up to six row numbers, such as 0, 5, 17",
-        help="Numbers of rows in the sequence, with commas. The row that is clicked in the player is always drawn.",
-    )  # fmt: skip
-    by = controls.choice("by", "Played by", PLAYED_BY, default=MODEL, help=BY_HELP)
+    rows = more_rows()
     problem, tiling = Problem(N=N, d=d, H=H, dtype=dtype, causal=causal), Tiling(Br, Bc)
-    if by != MODEL:
+    if by in follow.KERNELS_SHOWN:
         kernel = follow.KERNELS_SHOWN[by]
         if why := follow.complaint(kernel, problem, tiling, order, GPUS[gpu]):
             st.info(plain(f"The simulator is shown. {why[0].upper()}{why[1:]}"))
             by = MODEL
-    return (problem, tiling, order, name, sms, seed, layer, head, gpu, by), race, int(l2), rows
+    return Chosen((problem, tiling, order, name, sms, seed, layer, head, gpu, by), race, l2, rows)
+
+
+def of_recording(recorded: AsRun) -> Chosen:
+    """The further controls where a recording says the rest."""
+    gpu = recorded.gpu or GPUS[DEFAULT_GPU]
+    race, l2, rows = races(), l2_kib(gpu), more_rows()
+    key = gpu.key if gpu.key in GPUS else DEFAULT_GPU
+    by = f"{RECORDED} {recorded.key}"
+    source = str(recorded.stamps.facts["input"])
+    source = source if source in INPUTS else "random"
+    return Chosen((recorded.problem, recorded.tiling, "q-outer", source, 0, 0, 3, 0, key, by), race, l2, rows, recorded)
+
+
+def races() -> bool:
+    """Whether naive attention is played, too."""
+    return controls.toggle("race", "Race naive", help="Naive attention's three kernels beside flash, on one clock.")
+
+
+def l2_kib(gpu: Gpu) -> int:
+    """How much L2 holds."""
+    full = gpu.l2_bytes // KIB
+    return int(
+        controls.slider(
+            "l2kib", "L2 holds", options=[*L2_KIB, full], default=full, help=L2_HELP,
+            format=lambda kib: format_bytes(kib * KIB) if kib else "nothing",
+        )
+    )  # fmt: skip
+
+
+def more_rows() -> str:
+    """Rows that are drawn in the chart besides the chosen one."""
+    return controls.text(
+        "rows", "More rows in the chart", longest=40, pattern=ROWS_PATTERN,
+        what="up to six row numbers, such as 0, 5, 17",
+        help="Numbers of rows in the sequence, with commas. The row that is clicked in the player is always drawn.",
+    )  # fmt: skip
 
 
 def moment() -> dict[str, Any]:
@@ -183,25 +243,28 @@ def focus(run: Run, at: dict[str, Any], schedule: str, sms: int) -> tuple[int, T
 
 
 @st.fragment
-def show(arguments: tuple[Any, ...], race: bool, l2_kib: int, rows: str) -> None:
+def show(chosen: Chosen) -> None:
     """Player and what follows it. A fragment: choosing a moment redraws only this."""
+    arguments, race, l2_kib, rows, recorded = chosen
     controls.catch_up()
     at = moment()
     with explained_errors():
-        now, said = played(*arguments)
+        now, said = played(*arguments, recorded)
         run, schedule = now.run, schedule_digest(now.run)
         sm, tile, event = focus(run, at, schedule, now.sms)
         if "schedule" not in at:  # nothing chosen since the player was mounted: this is where it stands when it opens
             st.session_state[KEY + "-opened"] = (event, int(at["row"]), int(at["col"]), int(at["event"]) != event)
         start = st.session_state.get(KEY + "-opened")
         blob = payload(arguments, now, (sm, tile, race, l2_kib * KIB), start)
-    if said:
+    if said and recorded is None:
         st.caption(plain(said))
     player(blob, key=KEY)
-    problem, tiling, order, name, sms, seed, layer, head, gpu, by = arguments
+    if recorded is not None:
+        st.caption(f"{plain(said)} {run_choice.provenance(recorded)}")
+    problem, tiling, order, name, _, seed, layer, head, gpu, by = arguments
     parcel = Parcel(
-        problem, tiling, order, name, sms, seed, layer, head, gpu, None if by == MODEL else by, l2_kib * KIB, race,
-        event, int(at["row"]), int(at["col"]),
+        problem, tiling, order, name, now.sms, seed, layer, head, gpu, by if by in follow.KERNELS_SHOWN else None,
+        l2_kib * KIB, race, event, int(at["row"]), int(at["col"]), is_recorded=recorded is not None,
     )  # fmt: skip
     home = st.container()
     below(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)
@@ -243,7 +306,7 @@ def below(now: scene.Played, served: Served, event: int, row: int, wanted: str) 
     )
 
 
-def bill(arguments: tuple[Any, ...], now: scene.Played, l2_kib: int) -> None:
+def bill(arguments: tuple[Any, ...], now: scene.Played, l2_kib: int, *, is_recorded: bool) -> None:
     """Requested bytes of the whole problem, shared memory, who answered, and what is simplified."""
     problem, tiling, order, *_ = arguments
     gpu, heads_shown = now.gpu, now.run.problem.H
@@ -259,9 +322,9 @@ def bill(arguments: tuple[Any, ...], now: scene.Played, l2_kib: int) -> None:
     if complaint:
         st.warning(plain(complaint[0].upper() + complaint[1:]))
     if heads_shown < problem.H:
+        why = "each of their workers has an SM to itself" if is_recorded else "it animates 4,096 visits at most"
         st.info(
-            f"The player shows {heads_shown} of {problem.H} heads (it animates 4,096 visits at most); "
-            f"the numbers above count all {problem.H}."
+            f"The player shows {heads_shown} of {problem.H} heads ({why}); the numbers above count all {problem.H}."
         )
     flash_l2, naive_l2 = now.served(l2_kib * KIB)
     holds = f"L2 that holds {format_bytes(l2_kib * KIB)}" if l2_kib else "no L2"
@@ -283,9 +346,14 @@ def bill(arguments: tuple[Any, ...], now: scene.Played, l2_kib: int) -> None:
         if max(tiling.Br, tiling.Bc) > PICTURE_SIDE
         else ""
     )
+    times = (
+        f"Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {gpu.name} "
+        f"({gpu.sms} SMs), without latency or overlap, and as if HBM answered every load."
+    )
+    if is_recorded:
+        times = "Times are a GPU's, as its first thread of each block saw them; a barrier's wait belongs to the phase."
     st.caption(
-        f"{workers}. Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {gpu.name} "
-        f"({gpu.sms} SMs), without latency or overlap, and as if HBM answered every load. Requested bytes: what "
+        f"{workers}. {times} Requested bytes: what "
         "workers load and store beyond their shared memory; caches do not enter. L2 here keeps whole tiles and throws "
         "out the one used longest ago; of SMs that load a tile together, the first fetches it; a stored tile goes to "
         "HBM when it is thrown out; flash and naive each begin with an empty L2. L1 and merged requests are left out: "
@@ -302,20 +370,23 @@ def main() -> None:
     )
     left, right = st.columns([5, 1], gap="medium")  # on a phone the player comes first, then the controls
     with right:
-        arguments, race, l2_kib, rows = settings()
+        chosen = settings()
     with left:
         moment()  # the names that the player keeps in the address are known before unknown ones are reported
         controls.notices()
-        show(arguments, race, l2_kib, rows)
+        show(chosen)
+    arguments, l2_kib = chosen.arguments, chosen.l2_kib
     problem, tiling, order = arguments[0], arguments[1], arguments[2]
+    with explained_errors():
+        now, _ = played(*arguments, chosen.recorded)
     configuration(
         N=problem.Nq, d=problem.d, Br=tiling.Br, Bc=tiling.Bc, H=problem.H, dtype=problem.dtype,
-        causal=problem.causal or "off", order=order, input=INPUTS[arguments[3]].title, SMs=arguments[4],
-        GPU=GPUS[arguments[8]].name, L2=format_bytes(l2_kib * KIB) if l2_kib else "none",
+        causal=problem.causal or "off", order=order, input=INPUTS[arguments[3]].title, SMs=now.sms,
+        GPU=now.gpu.name, L2=format_bytes(l2_kib * KIB) if l2_kib else "none",
     )  # fmt: skip
     with explained_errors():
-        bill(arguments, played(*arguments)[0], l2_kib)
-    try_this(tries(order))
+        bill(arguments, now, l2_kib, is_recorded=chosen.recorded is not None)
+    try_this(tries(order, is_recorded=chosen.recorded is not None))
 
 
 main()

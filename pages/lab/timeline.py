@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fmha import Problem, Tiling
 from fmha.dispatch import BLOCK_ORDERS, MEANING
@@ -13,7 +14,7 @@ from fmha.gantt_map import View, gantt_map
 from fmha.hardware import GPUS
 from fmha.player import scene
 from fmha.spans import at_work, first_load_us, starving_from
-from fmha.ui import charts, controls, timeline_words
+from fmha.ui import charts, controls, run_choice, timeline_as_run, timeline_words
 from fmha.ui.page import configuration, page, plain, try_this
 from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
@@ -145,17 +146,22 @@ def window(table: Table) -> tuple[View, int]:
 
 def picture(table: Table) -> None:
     """All SMs over the whole time, and below a close-up of some of them. Knows nothing but the event table."""
-    blocks, drawn = table.blocks, table.picture
     above = st.container()
-    st.markdown("**Close-up**, framed above: move it with the sliders, or click where to look.")
-    view, zoom = window(table)
+    view, zoom = close_up(table)
     with above:
         charts.show(
-            gantt.gantt(drawn, blocks, table.areas, table.waves, view), key=KEY,
+            gantt.gantt(table.picture, table.blocks, table.areas, table.waves, view), key=KEY,
             on_pick=lambda: picked(table, zoom, view.sms),
             alt=f"SMs by time. {timeline_words.headline(table)}",
         )  # fmt: skip
-        st.caption(timeline_words.how_drawn(drawn, blocks))
+        st.caption(timeline_words.how_drawn(table.picture, table.blocks))
+
+
+def close_up(table: Table) -> tuple[View, int]:
+    """Some SMs over a stretch of time, with the controls for it: what it shows, and how often that goes into all."""
+    blocks = table.blocks
+    st.markdown("**Close-up**, framed above: move it with the sliders, or click where to look.")
+    view, zoom = window(table)
     near = gantt.bars(table.events, blocks, view, table.areas, table.waves)
     note = "Each bar is one event; the grey frame behind is its block. Point at a bar for its numbers."
     if near is None:
@@ -166,6 +172,7 @@ def picture(table: Table) -> None:
     where = f"SM {view.first_sm}" if view.sms == 1 else f"SMs {view.first_sm} to {view.first_sm + view.sms - 1}"
     charts.show(near, key="close-up", alt=f"{where} from {begin} to {end}, phase by phase.")
     st.caption(note)
+    return view, zoom
 
 
 def read_off(table: Table) -> None:
@@ -317,6 +324,47 @@ def _has_tasks(q: Asked) -> bool:
     return q.problem.B * q.problem.H * q.tiling.Tr(q.problem) > q.sms and q.tiling.Tc(q.problem) > 1
 
 
+MODEL, RUN = "model", "run"
+TIMES = {MODEL: "predicted", RUN: "as run"}
+TIMES_HELP = (
+    "Predicted: a simple cost says how long each phase takes. As run: a GPU wrote down when each phase began, block by "
+    "block; the prediction stands beside it."
+)
+
+
+def as_run(left: DeltaGenerator, right: DeltaGenerator) -> None:
+    """A time-stamped run with what was predicted of it, in place of the settings' timeline."""
+    run = both = None
+    with left:
+        notice, shown = st.container(), st.container()
+    try:
+        with right:
+            run, how = timeline_as_run.settings()
+        with shown:
+            if run is None:
+                timeline_as_run.none_yet()
+            else:
+                both = timeline_as_run.both_of(run, how)
+                drawn = st.container()
+                view, zoom = close_up(both.measured)
+                with drawn:  # last: it frames what the close-up shows
+                    measured = both.measured
+                    timeline_as_run.pictures(both, KEY, view, lambda: picked(measured, zoom, view.sms))
+                st.caption(run_choice.provenance(run))
+    except FmhaError as error:
+        shown.error(plain(str(error)[:1].upper() + str(error)[1:]))
+    if run is not None:
+        timeline_as_run.configuration_of(run)
+    if both is not None:
+        timeline_as_run.numbers(both)
+    st.header("A recording of your own", anchor=False)
+    run_choice.upload()
+    if both is not None:
+        timeline_as_run.exercises(both)
+    with notice:
+        controls.notices()
+
+
 def main() -> None:
     page(
         "Timeline",
@@ -324,6 +372,11 @@ def main() -> None:
         "SMs have nothing left to do.",
     )
     left, right = st.columns([4, 1], gap="medium")  # on a phone the picture comes first, then the controls
+    with right:
+        times = controls.choice("times", "Times", TIMES, default=MODEL, help=TIMES_HELP)
+    if times == RUN:
+        as_run(left, right)
+        return
     with right:
         asked = settings()
     table = None

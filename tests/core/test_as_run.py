@@ -105,7 +105,7 @@ def test_recordings_that_come_with_the_app(name: str) -> None:
     facts = run.stamps.facts
     assert run.gpu is not None and run.kernel is not None and title(run.stamps).startswith(f"{facts['kernel']} on H200")
     assert np.array_equal(run.events["nbytes"], emit(run.problem, run.tiling)["nbytes"])
-    # The stated times are medians of runs with cold caches, and include what a launch takes before and after its blocks.
+    # The stated times are medians of runs with cold caches, with what a launch takes before and after its blocks.
     assert run.blocks.span == pytest.approx(facts["stamped_us"], rel=0.05, abs=80)
     most = {"02": 1, "03": 1, "06": 3}[facts["kernel"]]  # blocks that an SM holds, by registers and threads
     assert run.blocks.lanes <= most
