@@ -16,7 +16,8 @@ from fmha.check import Check, check
 from fmha.cli.options import Parser, add_problem, add_tiles, describe, problem_from, tiling_from, whole
 from fmha.errors import BuildError, InputError
 from fmha.inputs import INPUTS, load
-from fmha.kernels import KERNELS, kernel
+from fmha.kernels import KERNELS, Kernel, kernel
+from fmha.line_counts import LineCounts, shipped
 from fmha.problem import check_whole
 from fmha.units import format_bytes, format_count
 
@@ -32,6 +33,7 @@ examples:
   python -m fmha trace --kernel 01 --N 100 --d 40 --H 2 --causal
   python -m fmha trace --N 128 --d 32 --Br 16 --Bc 16 --source my_fmha101.cu
   python -m fmha trace --N 256 --d 64 --json
+  python -m fmha trace --kernel 02 --N 256 --d 64 --against-gpu
 """
 _KERNEL = "02"
 
@@ -51,6 +53,14 @@ def add_to(commands: Any) -> None:
     group.add_argument("--lse", action="store_true", help="let the kernel store LSE too")
     group.add_argument("--reversed", action="store_true", help="let the last thread run first")
     group.add_argument("--timeout", type=whole, default=60, help="seconds that it may take (default 60)")
+    group.add_argument(
+        "--against-gpu",
+        nargs="?",
+        const="",
+        metavar="FILE.json",
+        help="compare with what a GPU counted, line by line: as recorded with the app, or in a file that "
+        "`python -m fmha.gpu.lines` wrote",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -63,6 +73,7 @@ def run(options: argparse.Namespace) -> None:
     chosen = kernel(options.kernel)
     problem, tiling = problem_from(options, N=256, dtype=chosen.dtypes[0]), tiling_from(options)
     text = _source(options.source)
+    counted = None if options.against_gpu is None else _counted(options, chosen, problem, tiling)
     made = load(options.input, problem, seed=options.seed)
     arrays = (made.Q, made.K, made.V)
     try:
@@ -79,6 +90,8 @@ def run(options: argparse.Namespace) -> None:
         print()
     else:
         print("\n".join(_report(done, verdict, problem, tiling)))
+    if counted is not None:
+        print("\n".join(["", *_against(done, counted)]))
     if done.findings:
         raise FmhaError(f"{chosen.file} has {len(done.findings)} fault(s): {done.findings[0].text}")
     if not verdict.ok:
@@ -94,6 +107,58 @@ def _source(filename: str | None) -> str | None:
         raise InputError(
             f"{filename[:80]} cannot be read as text: {getattr(error, 'strerror', None) or error}."
         ) from None
+
+
+def _counted(options: argparse.Namespace, chosen: Kernel, problem: Problem, tiling: Tiling) -> LineCounts:
+    """What to compare with; whatever stands in the way is refused before anything runs."""
+    if options.source or options.json:
+        raise FmhaError("--against-gpu compares the kernel as it is, in lines: leave out --source and --json.")
+    there = shipped(chosen.number)
+    if options.against_gpu:
+        there = (LineCounts.from_json(_source(options.against_gpu) or "", options.against_gpu[:80]),)
+    same = [one for one in there if one.facts["kernel"] == chosen.number]
+    fits = [one for one in same if one.problem == problem and (not chosen.tiled or one.tiling == tiling)]
+    if not fits:
+        known = "; ".join(one.title for one in there) or "none of this kernel"
+        raise FmhaError(
+            f"no counts by line of kernel {chosen.number} with these settings: there are {known}. Others are made with "
+            "`python -m fmha.gpu.lines` on a machine with a GPU."
+        )
+    if fits[0].facts["source"] != chosen.source_hash():
+        raise FmhaError(
+            f"{chosen.file} has changed since it was counted: count it anew with `python -m fmha.gpu.lines`."
+        )
+    return fits[0]
+
+
+def _against(done: Any, counted: LineCounts) -> list[str]:
+    """Both sides, statement by statement."""
+    from fmha.trace.against import compare
+
+    facts, compared = counted.facts, compare(done, counted)
+    lines = [
+        f"beside    {facts['device']}, driver {facts['driver']}, {facts['profiler']}, {facts['made'][:10]}",
+        "",
+        " line  memory  access      traced         GPU  unit        as compiled",
+    ]
+    for row in compared:
+        is_device, ours, theirs = row.space == "global", row.traced, row.measured
+        a, b = (ours.sectors, theirs.sectors) if is_device else (ours.wavefronts, theirs.wavefronts)
+        off = "" if a == b else f"{100 * (b / (a or 1) - 1):+.1f} % "
+        lines.append(
+            f"{row.line:>5}  {'device' if is_device else 'shared'}  {'store' if row.is_write else 'load':<6} {a:>11,} "
+            f"{b:>11,}  {'sectors   ' if is_device else 'wavefronts'}  {off}{row.why_not or 'as written'}"
+        )
+    device = [row for row in compared if row.space == "global"]
+    equal = sum(row.traced.sectors == row.measured.sectors for row in device)
+    written = [row for row in compared if row.space == "shared" and row.is_as_written]
+    same = sum(row.is_equal for row in written)
+    lines += [
+        "",
+        f"device    {equal} of {len(device)} rows have equal sectors",
+        f"shared    {same} of {len(written)} rows that were compiled as written have equal wavefronts",
+    ]
+    return lines
 
 
 def _answer(done: Any, verdict: Check) -> dict[str, Any]:

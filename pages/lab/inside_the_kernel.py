@@ -13,6 +13,7 @@ from fmha.trace.lines import MEASURES, LineUse, by_line
 from fmha.ui import controls, trace_break, trace_source, trace_step, traced
 from fmha.ui import trace_kept as kept
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
+from fmha.ui.trace_lines import measured_lines
 from fmha.ui.trace_verdict import verdict
 from fmha.ui.trace_words import arithmetic, line_table, phase_name, share, strip_value
 from fmha.ui.traced import Asked
@@ -147,7 +148,7 @@ def main() -> None:
     notice = st.container()
     with explained_errors():
         asked = traced.settings()
-    top, breaking, listing, stepping = (st.container() for _ in range(4))
+    top, breaking, listing, counted, stepping = (st.container() for _ in range(5))
     with breaking, st.container(border=True):
         left, right = st.columns(2, gap="medium")
         with left:
@@ -174,6 +175,8 @@ def main() -> None:
             trace_break.each(asked)
     now = None
     if run is not None:
+        with counted:
+            measured_lines(asked, run)
         with stepping:
             now = step(asked, run)
     with listing:

@@ -13,6 +13,7 @@ from fmha import Problem, Tiling
 from fmha.errors import TraceError
 from fmha.inputs import load
 from fmha.kernels import KERNELS
+from fmha.line_counts import LineCounts, shipped
 from fmha.trace import Trace, trace
 from fmha.trace.breaking import Change, changes
 from fmha.trace.compilers import compiler
@@ -276,3 +277,36 @@ def test_a_recording_of_the_same_problem_stands_beside() -> None:
     assert traced.beside(traced.Asked("02", Problem(N=512, d=64, causal="tl"), Tiling(32, 32), "random")) is None
     broken = traced.Asked("02", asked.problem, asked.tiling, "random", change("a row of Sij").key)
     assert traced.beside(broken) is None
+
+
+@pytest.mark.parametrize("one", [c for c in shipped() if c.facts["kernel"] in ("01", "05")], ids=lambda one: one.title)
+def test_the_same_lines_on_a_gpu(one: LineCounts) -> None:
+    """Traced and counted side by side; what is not equal says why."""
+    kernel, p, t = KERNELS[one.facts["kernel"]], one.problem, one.tiling
+    assert kernel.source_hash() == one.facts["source"]
+    url = {
+        "N": str(p.Nq),
+        "d": str(p.d),
+        "H": str(p.H),
+        "causal": "br" if p.causal else "none",
+        "kernel": kernel.number,
+    }
+    at = opened(**url, Br=str(t.Br), Bc=str(t.Bc))
+    table = next(d.value for d in at.dataframe if "as compiled" in d.value.columns)
+    assert len(table) == len({(c.function, c.line, c.space, c.is_write) for c in one.lines}) + (kernel.number == "01")
+    device = table[table["access"].str.startswith("device")]
+    assert len(device) and (device["traced"] == device["GPU"]).all()
+    unequal = table[table["traced"] != table["GPU"]]
+    assert len(unequal) and (unequal["as compiled"] != "as written, equal").all()
+    text = said(at)
+    assert f"{len(device)} of {len(device)} lines have equal sectors on the H200" in text
+    assert f"{sum(c.wavefronts for c in one.lines):,} were counted" in text
+
+
+def test_other_settings_that_were_counted_are_a_click_away() -> None:
+    at = opened(N="64", kernel="06")
+    button = next(b for b in at.button if "N = 200" in b.label)
+    checked(button.click().run())
+    assert not [b for b in at.button if "N = 200" in b.label]
+    assert "H = 2 · N = 200 · d = 40 · Br = 32 · Bc = 16 · causal = bottom-right" in said(at)
+    assert "lines have equal sectors on the H200" in said(at)
