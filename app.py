@@ -32,6 +32,7 @@ MENU: dict[str, list[tuple[str, str]]] = {
         ("lab/hbm_traffic.py", "HBM traffic"),
         ("lab/under_the_hood.py", "Under the hood of HBM"),
         ("lab/timeline.py", "Timeline"),
+        ("lab/the_ladder.py", "The ladder"),
         ("lab/kernel_lab.py", "Kernel lab"),
         ("lab/inside_the_kernel.py", "Inside the kernel"),
         ("lab/tile_map.py", "Tile map"),

@@ -14,6 +14,7 @@ LENGTHS = (1024, 4096, 8192, 16384)
 DIMS = (64, 128)
 MASKS: tuple[Causal | None, ...] = (None, "bottom-right")
 PEERS = ("torch-eager", "sdpa-math", "sdpa-efficient", "sdpa-flash", "sdpa-cudnn", "fa3")
+COUNTED_AT = 4096  # tokens: the length at which counters are read, without a mask, and at which tiles are tried
 TUTORIAL = "02"  # the kernel that the others are compared with
 
 
@@ -109,6 +110,7 @@ def best(recordings: Iterable[Recording], N: int, d: int, causal: Causal | None,
 
 
 __all__ = [
+    "COUNTED_AT",
     "DIMS",
     "HIDDEN",
     "LENGTHS",

@@ -187,13 +187,14 @@ def recorded(recordings: Iterable[Recording]) -> tuple[tuple[Point, Gpu], ...]:
     for recording in recordings:
         for run in recording.runs:
             for entry in run.entries:
-                point = _measured(run, entry)
+                point = measured(run, entry)
                 if point is not None:
                     found.append((point, recording.device.gpu))
     return tuple(found)
 
 
-def _measured(run: Run, entry: Entry) -> Point | None:
+def measured(run: Run, entry: Entry) -> Point | None:
+    """A recorded kernel's point; None without a time or without counters."""
     sectors, read, write = (entry.counter(name) for name in (L2_SECTORS, DRAM_READ, DRAM_WRITE))
     wavefronts = entry.counter(SMEM_WAVEFRONTS)
     if not entry.is_kernel or entry.time is None or sectors is None or read is None or write is None:

@@ -20,7 +20,7 @@ CORE = (
     "units errors folders processes build_cache problem storage mask inputs reference softmax schedule events "
     "gpu_model hardware memory capacity occupancy reuse dispatch timeline served state machine simulation traffic "
     "levels lockstep merging caches cache_kv_outer cache_naive check plan plans plans_tensor kernels best_tiles "
-    "phases banks bank_sites bank_fmha101 bank_naive bank_kernels measurement ladder stamps stamp_files line_counts "
+    "phases banks bank_sites bank_fmha101 bank_naive bank_kernels measurement ladder rungs stamps stamp_files line_counts "
     "roofline algorithms papers paper_ratios tile_designs model_facts forecast tilemap wave_map spans gantt_map "
     "makespan as_run model_errors edge order_levels glossary formulas references apidoc"
 ).split()

@@ -15,11 +15,10 @@ from fmha.cli.options import SHAPE, Parser, real
 from fmha.errors import GpuError
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS, Kernel
-from fmha.ladder import DIMS, HIDDEN, LENGTHS, MASKS, PEERS, TOKENS, problem
+from fmha.ladder import COUNTED_AT, DIMS, HIDDEN, LENGTHS, MASKS, PEERS, TOKENS, problem
 from fmha.measurement import Recording, tflops, useful_flops
 from fmha.problem import DTYPES, Causal
 
-COUNTED_AT = 4096  # tokens: the length that counters are read and tiles are tried at
 DTYPES_AT = {"fp32": LENGTHS, "bf16": LENGTHS, "fp16": (COUNTED_AT,)}  # fp16 is as fast as bf16: one length shows it
 BUDGET_S, REPEATS = 0.25, 20  # of one candidate on one problem
 LONGEST_S = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from html import escape
@@ -35,13 +36,16 @@ class Mark(NamedTuple):
 
 
 def roof_chart(
-    roofs: Sequence[Roof], marks: Sequence[Mark], used: Sequence[str], *, title: str = "", height: int = 600
-) -> go.Figure:
+    roofs: Sequence[Roof], marks: Sequence[Mark], used: Sequence[str], *, title: str = "", height: int = 600,
+    is_path: bool = False, chosen: int | None = None,
+) -> go.Figure:  # fmt: skip
     """TFLOP/s against FLOPs a byte, both logarithmic.
 
     Args:
         roofs: bandwidths and peaks, from `fmha.roofline.roofs`.
         used: dtypes of the kernels that are drawn: their peaks are drawn strongly, the others thin.
+        is_path: marks of one level are steps of one way, and arrows lead from each to the next. chosen: the index of
+            the mark that gets a ring.
     """
     fig = Sketch(title, height)
     across = [x for mark in marks for x in mark.intensity.values() if x > 0] or [1.0]
@@ -58,7 +62,11 @@ def roof_chart(
         _ceiling(fig, roof, slopes, high, any(name in used for name in roof.level.split(", ")))
     for mark in marks:
         _joined(fig, mark)
+    if is_path:
+        _path(fig, [(next(iter(mark.intensity.values())), mark.tflops) for mark in marks])
     _levels(fig, marks)
+    if chosen is not None:
+        _ring(fig, marks[chosen])
     _labels(fig, marks, ceiling - bottom, height - 150)
     fig.xaxis(**_decades(low, high), title="intensity: FLOPs for each byte moved at the level")
     fig.yaxis(**_decades(bottom, ceiling), title="TFLOP/s")
@@ -142,6 +150,25 @@ def _levels(fig: Sketch, marks: Sequence[Mark]) -> None:
             customdata=[[escape(mark.label, quote=False), level or "compulsory bytes"] for mark in here],
             hovertemplate="%{customdata[0]}, %{customdata[1]}: %{x:.3g} FLOPs a byte, %{y:.3g} TFLOP/s<extra></extra>",
         )
+
+
+def _path(fig: Sketch, points: Sequence[tuple[float, float]]) -> None:
+    """Arrows from point to point."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        fig.add_annotation(
+            x=math.log10(x1), y=math.log10(y1), ax=math.log10(x0), ay=math.log10(y0), axref="x", ayref="y", text="",
+            showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2, arrowcolor=theme.NEUTRAL, standoff=9,
+            startstandoff=9,
+        )  # fmt: skip
+
+
+def _ring(fig: Sketch, mark: Mark) -> None:
+    """A ring around a mark's points."""
+    xs = list(mark.intensity.values())
+    fig.add_scatter(
+        x=xs, y=[mark.tflops] * len(xs), mode="markers", showlegend=False, hoverinfo="skip",
+        marker={"symbol": "circle-open", "size": 28, "color": theme.color("O"), "line": {"width": 3}},
+    )  # fmt: skip
 
 
 def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> None:

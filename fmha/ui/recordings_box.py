@@ -30,8 +30,11 @@ def _close() -> None:
     live.desk_in(st.session_state).opened = None
 
 
-def recordings_box(outcome: live.Outcome | None) -> None:
-    """Save one's own run, open a saved one."""
+def recordings_box(
+    outcome: live.Outcome | None,
+    note: str = "A run of your own can be saved here as a recording, and opened again on any machine.",
+) -> None:
+    """Save one's own run, open a saved one. note: what stands in place of a run to be saved."""
     st.header("Recordings", anchor=False)
     desk = live.desk_in(st.session_state)
     left, right = st.columns(2)
@@ -43,7 +46,7 @@ def recordings_box(outcome: live.Outcome | None) -> None:
             st.button(f"Close {sentences.said(desk.opened[0], 60)}", on_click=_close, key="close")
     with right:
         if outcome is None:
-            st.markdown("A run of your own can be saved here as a recording, and opened again on any machine.")
+            st.markdown(note)
         else:
             st.download_button(
                 "Download this run as a recording", outcome.recording.to_json(), mime="application/json",

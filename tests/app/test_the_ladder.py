@@ -1,0 +1,97 @@
+"""The page *The ladder*: with a recording of everything, of one shape, of none; stale sources; every rung."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fmha import ladder, measurement, rungs
+from fmha.kernels import KERNELS
+from fmha.measurement import Recording
+from tests.ladder_support import ladder_recording, speed
+
+PAGE = Path(__file__).resolve().parents[2] / "pages" / "lab" / "the_ladder.py"
+EVERYTHING = ladder_recording([ladder.problem(4096, 64, None, dtype) for dtype in ("fp32", "bf16", "fp16")])
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def replace(*recordings: Recording) -> None:
+        monkeypatch.setattr(measurement, "shipped", lambda: recordings)
+
+    return replace
+
+
+def opened(**link: str) -> AppTest:
+    at = AppTest.from_file(str(PAGE), default_timeout=60)
+    for name, value in link.items():
+        at.query_params[name] = value
+    at.run()
+    assert not at.exception, [e.value for e in at.exception]
+    return at
+
+
+def said(at: AppTest) -> str:
+    every: list[Any] = [*at.markdown, *at.subheader, *at.header, *at.caption, *at.info, *at.warning]
+    return "\n".join(element.value for element in every)
+
+
+def test_the_climb_is_told_with_the_numbers_of_the_recording(shipped: Callable[..., None]) -> None:
+    shipped(EVERYTHING)
+    at = opened()
+    fastest = max(KERNELS, key=speed)
+    head = at.subheader[0].value
+    assert head.startswith(f"From 0.9 to {speed(fastest):.3g} TFLOP/s: {fastest}") and "NVIDIA H200" in said(at)
+    rows = at.dataframe[0].value
+    assert list(rows["rung"]) == [f"{k.number} {k.name}" for k in KERNELS.values()]
+    assert list(rows["TFLOP/s"]) == [f"{speed(n):.3g}" for n in KERNELS]
+    assert all(rows["registers"] == "128") and not at.warning
+
+
+@pytest.mark.parametrize("chosen", KERNELS.values(), ids=[k.name for k in KERNELS.values()])
+def test_each_rung_is_explained(shipped: Callable[..., None], chosen: Any) -> None:
+    shipped(EVERYTHING)
+    at = opened(rung=str(int(chosen.number)), diff="one column")
+    text = said(at)
+    assert f"{chosen.number} {chosen.name}: {chosen.title}" in text
+    results = rungs.outcomes(chosen, (EVERYTHING,))
+    assert text.count("confirmed:**") == sum(o.held is not None for o in results)
+    assert text.count("? not measured") == sum(o.held is None for o in results)
+    assert f"**{rungs.lines(chosen).code} lines of code**" in text
+
+
+def test_a_shape_that_was_not_recorded_is_said_and_the_rest_stands(shipped: Callable[..., None]) -> None:
+    shipped(EVERYTHING)
+    at = opened(N="16384", d="128", causal="br", rung="3")
+    assert "This shape was not recorded" in at.info[0].value and "The counter that moved" in said(at)
+    assert "03 padding: No bank conflicts" in said(at)
+
+
+def test_without_any_recording(shipped: Callable[..., None]) -> None:
+    shipped()
+    at = opened()
+    text = said(at)
+    assert "This shape was not recorded" in text and "No hardware counters" in text and "? not measured" in text
+
+
+def test_a_kernel_that_changed_since_is_told(shipped: Callable[..., None]) -> None:
+    runs = tuple(
+        dataclasses.replace(
+            run,
+            entries=tuple(dataclasses.replace(e, source_hash="0" * 12) if e.name == "03" else e for e in run.entries),
+        )
+        for run in EVERYTHING.runs
+    )
+    shipped(dataclasses.replace(EVERYTHING, runs=runs))
+    assert "The source of 03 has changed" in said(opened())
+
+
+def test_fp32_alone(shipped: Callable[..., None]) -> None:
+    shipped(EVERYTHING)
+    rows = opened(dtype="fp32").dataframe[0].value
+    assert list(rows["rung"]) == [f"{k.number} {k.name}" for k in KERNELS.values() if "fp32" in k.dtypes]

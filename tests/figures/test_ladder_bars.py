@@ -1,0 +1,47 @@
+"""The bars of the ladder: heights, lines over the kernels of their dtype, what has no time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fmha import ladder
+from fmha.figures.ladder_bars import ladder_bars, worth
+from fmha.hardware import GPUS
+from fmha.kernels import KERNELS
+from tests.ladder_support import ladder_recording, speed
+
+SHAPES = [ladder.problem(4096, 64, None, dtype) for dtype in ("fp32", "bf16")]
+KNOWN = (ladder_recording(SHAPES),)
+
+
+@pytest.mark.parametrize("is_log", [True, False])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_bars_and_lines_say_what_was_measured(dtype: str, is_log: bool) -> None:
+    steps = ladder.rungs(KNOWN, 4096, 64, None, dtype)
+    peers = [m for t in dict.fromkeys(s.dtype for s in steps) for m in ladder.peers(KNOWN, 4096, 64, None, t)]
+    fig = ladder_bars(steps, peers, GPUS["H200"], "03", is_log=is_log)
+    (bars,) = (t for t in fig.data if t.type == "bar")
+    assert list(bars.y) == [pytest.approx(speed(s.kernel.number)) for s in steps]
+    assert [w > 0 for w in bars.marker.line.width] == [s.kernel.number == "03" for s in steps]
+    assert [shape != "" for shape in bars.marker.pattern.shape] == [s.dtype != "fp32" for s in steps]
+    efficient = next(t for t in fig.data if t.name == "SDPA efficient")  # that of fp32 comes first
+    where = [i for i, s in enumerate(steps) if s.dtype == "fp32"]
+    assert efficient.y[0] == efficient.y[1] == pytest.approx(35.0)
+    assert (efficient.x[0], efficient.x[1]) == (where[0] - 0.5, where[-1] + 0.5)
+    low, high = fig.layout.yaxis.range
+    top = max(speed(s.kernel.number) for s in steps)
+    assert low < (math.log10(0.9) if is_log else 0.9) and high > (math.log10(top) if is_log else top)
+
+
+def test_slow_peers_are_drawn_only_where_there_are_no_others() -> None:
+    peers = ladder.peers(KNOWN, 4096, 64, None, "fp32")
+    assert {m.entry.name for m in worth(peers) if m.tflops} == {"sdpa-efficient", "sdpa-cudnn"}
+    slow = [m for m in peers if m.entry.name in ("sdpa-math", "torch-eager")]
+    assert worth(slow) == slow
+
+
+def test_a_shape_without_numbers_says_so_for_each_kernel() -> None:
+    fig = ladder_bars(ladder.rungs(KNOWN, 8192, 64, None, "bf16"), [], GPUS["H200"], "02")
+    assert sum(a.text == "not measured" for a in fig.layout.annotations) == len(KERNELS)
