@@ -48,9 +48,17 @@ def measured_lines(asked: Asked, run: Trace) -> None:
             )  # fmt: skip
         return
     compared = compare(run, found)
-    st.markdown(summary(compared, str(found.facts["device"])))
     text = run.text.splitlines()
-    st.dataframe([as_row(row, text) for row in compared], hide_index=True, height=35 * min(len(compared), 14) + 38)
+    st.markdown(summary(compared, str(found.facts["device"])))
+    st.markdown(differences(compared, text))
+    st.dataframe(
+        [as_row(row, text) for row in compared], hide_index=True, height=35 * min(len(compared), 14) + 38,
+        column_config={
+            "line": st.column_config.NumberColumn(width=50), "source": st.column_config.TextColumn(width="large"),
+            "traced": st.column_config.NumberColumn(format="localized", width="small"),
+            "GPU": st.column_config.NumberColumn(format="localized", width="small"),
+        },
+    )  # fmt: skip
     facts, said = found.facts, sentences.said
     st.caption(
         f"Counted by {said(facts['profiler'], 40)} on {said(facts['device'], 40)}, driver {said(facts['driver'], 20)}, "
@@ -99,19 +107,35 @@ def summary(compared: tuple[Compared, ...], device: str) -> str:
     return text
 
 
+def differences(compared: tuple[Compared, ...], text: list[str]) -> str:
+    """Why lines differ, one a list item (Markdown); "" where none does."""
+    items = []
+    for row in compared:
+        if not (row.is_as_written and row.is_equal):
+            found = as_row(row, text)
+            items.append(f"- line {row.line}, `{_code(row, text)}`, {found['access']}: {found['as compiled']}")
+    return "\n".join(items)
+
+
+def _code(row: Compared, text: list[str]) -> str:
+    """The source of a line, short."""
+    if not row.file.endswith(".cu") or row.line > len(text):
+        return row.file
+    return text[row.line - 1].split("//")[0].strip()[:60]
+
+
 def as_row(row: Compared, text: list[str]) -> dict[str, object]:
     """A row of the table."""
     ours, theirs = row.traced, row.measured
     values = (ours.sectors, theirs.sectors) if row.space == "global" else (ours.wavefronts, theirs.wavefronts)
-    line = text[row.line - 1].split("//")[0].strip() if row.file.endswith(".cu") and row.line <= len(text) else row.file
     note = row.why_not
     if not note and not row.is_equal:
         note = f"{100 * (values[1] / (values[0] or 1) - 1):+.1f} %"
     return {
-        "line": row.line, "source": line[:60],
+        "line": row.line, "source": _code(row, text),
         "access": f"{'device' if row.space == 'global' else 'shared'}, {'store' if row.is_write else 'load'}",
-        "traced": f"{values[0]:,}", "GPU": f"{values[1]:,}", "as compiled": note or "as written, equal",
+        "traced": values[0], "GPU": values[1], "as compiled": note or "as written, equal",
     }  # fmt: skip
 
 
-__all__ = ["as_row", "counted", "measured_lines", "of_kernel", "settings_in_words", "summary", "wanted"]
+__all__ = ["as_row", "counted", "differences", "measured_lines", "of_kernel", "settings_in_words", "summary", "wanted"]
