@@ -44,6 +44,8 @@ struct Tile {
     unsigned at;
 };
 __device__ inline Tile tile_at(const uint4* smem) { return {(unsigned)__cvta_generic_to_shared(smem)}; }
+// What begins so many pieces of 16 bytes later.
+__device__ inline Tile piece_of(Tile tile, int piece) { return {tile.at + 16 * piece}; }
 
 // Four 8 x 8 matrices from a tile; lane n says where row n % 8 of matrix n / 8 lies, in pieces of 16 bytes.
 __device__ inline void load_matrices(unsigned (&to)[4], Tile tile, int piece) {

@@ -104,6 +104,7 @@ struct Tile {
     uint4* at;
 };
 static FMHA_INLINE Tile tile_at(uint4* smem) { return {smem}; }
+static FMHA_INLINE Tile piece_of(Tile tile, int piece) { return {tile.at + piece}; }
 static FMHA_INLINE unsigned pack(fmha_float low, fmha_float high) {
     return (unsigned)fmha::narrow((float)low) | (unsigned)fmha::narrow((float)high) << 16;
 }
