@@ -107,7 +107,7 @@ def choose() -> AsRun | None:
     if not there.titles:
         return None
     default = OPENED if OPENED in there.titles else next(iter(there.titles))
-    name = controls.choice("recording", "Recording", there.titles, default=default, help=HELP)
+    name = controls.choice("gpurun", "Recording", there.titles, default=default, help=HELP)
     mine = desk().opened
     if name == OPENED and mine is not None:
         return read(mine[1], mine[0])
@@ -125,7 +125,7 @@ def _opened() -> None:
         data = file.getvalue()
         read(data, "The file")
         mine.opened = file.name, data
-        controls.assign(recording=OPENED)
+        controls.assign(gpurun=OPENED)
     except FmhaError as error:
         mine.refused = str(error)
 
