@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fmha import plans
+from fmha import plans, plans_tensor
 from fmha.errors import LimitError, ProblemError
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.plan import MAX_BLOCKS, SECTOR, STRIDES, Argument, Launch, Plan, causal_offset
@@ -116,6 +117,12 @@ def included(path: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
+_TENSOR: dict[str, Any] = {
+    "dtypes": ("bf16", "fp16"),
+    "d_step": plans_tensor.CHUNK,
+    "tiles": ((128, 64), (64, 64), (128, 32), (64, 32), (128, 128), (64, 128)),
+}
+
 KERNELS: dict[str, Kernel] = {
     kernel.number: kernel
     for kernel in (
@@ -178,6 +185,56 @@ KERNELS: dict[str, Kernel] = {
             plans.in_regs,
             d_step=4,
             tiles=((128, 64), (64, 64), (128, 32), (64, 32), (32, 32)),
+        ),
+        Kernel(
+            "08",
+            "mma_sync",
+            "Tensor cores",
+            "16-bit numbers: a warp multiplies 16 x 16 by 16 x 8 of them in one instruction, with sums in fp32.",
+            "08_mma_sync.cu",
+            "q-outer",
+            plans_tensor.mma_sync,
+            **_TENSOR,
+        ),
+        Kernel(
+            "09",
+            "swizzle",
+            "Tiles swizzled",
+            "Eight rows that a warp loads at once lie in eight groups of banks, by exchanging pieces within each row.",
+            "09_swizzle.cu",
+            "q-outer",
+            plans_tensor.swizzle,
+            **_TENSOR,
+        ),
+        Kernel(
+            "10",
+            "async2",
+            "Copies behind the work",
+            "The next K and V tiles are copied past the registers (cp.async) while this one is used.",
+            "10_async2.cu",
+            "q-outer",
+            plans_tensor.async2,
+            **_TENSOR,
+        ),
+        Kernel(
+            "11",
+            "flash2",
+            "FlashAttention-2's ways",
+            "Q in registers, exp2 with the scale folded in, masks only where needed, the longest tiles first.",
+            "11_flash2.cu",
+            "q-outer",
+            plans_tensor.flash2,
+            **_TENSOR,
+        ),
+        Kernel(
+            "12",
+            "lag",
+            "A maximum that lags",
+            "O is rescaled only when a row's largest score has outgrown m by a factor of 2^8.",
+            "12_lag.cu",
+            "q-outer",
+            plans_tensor.lag,
+            **_TENSOR,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""How kernels on tensor cores are launched: Q, K, V, O in bf16 or fp16, 16 bytes an access, d padded to 64 columns."""
+"""How kernels on tensor cores are launched: Q, K, V, O in bf16 or fp16, 16 bytes an access, d rounded up."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fmha.memory import Slot
 from fmha.plan import SECTOR, STRIDES, Launch, Plan, causal_offset, padded, slots, slots_bytes
 from fmha.problem import Problem, Tiling
 from fmha.traffic import closed_form
-from fmha.units import ceil_div
 
 CHUNK = 8  # 16-bit numbers in one access of 16 bytes, of which d is a multiple
-_COLUMNS = 64  # d is rounded up to a multiple: rows of 128 bytes, all 32 banks
+_COLUMNS = (64, 128, 256)  # d is rounded up to one: rows of whole 128 bytes, whose pieces 128 threads share out evenly
 _KEYS = 16  # Bc is a multiple: what one product of P and V takes
+_ROWS = 16  # of a product
 _WARP = 32
 
 
@@ -23,16 +23,16 @@ _WARP = 32
 class Shape:
     """What tells the plans of these kernels apart.
 
-    rows: of a Q tile that one warp owns, so a block has 32 Br / rows threads. held: tiles in shared memory, from
+    warps: of a block; they share the rows of a Q tile, 16 or a multiple each. held: tiles in shared memory, from
     (tiling, columns of a row without padding). defines: further ones that the source is compiled with, from
     (problem, tiling). strided: whether it takes strides.
     """
 
     function: str
-    rows: int
     held: Callable[[Tiling, int], tuple[Slot, ...]]
+    warps: int = 4
     defines: Callable[[Problem, Tiling], dict[str, int]] = lambda _problem, _tiling: {}
-    strided: bool = False
+    strided: bool = True
 
     def __call__(self, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
         """The plan of a run.
@@ -41,10 +41,10 @@ class Shape:
             LimitError: tiles that warps cannot share, or that do not fit.
         """
         p = problem
-        most = gpu.threads_per_block // _WARP * self.rows
-        _check_multiple("Br", tiling.Br, self.rows, most, f"a warp owns {self.rows} rows")
+        step = _ROWS * self.warps
+        _check_multiple("Br", tiling.Br, step, 4 * step, f"each of {self.warps} warps owns {_ROWS} rows or a multiple")
         _check_multiple("Bc", tiling.Bc, _KEYS, 256, f"tensor cores take {_KEYS} keys at a time")
-        wide = _COLUMNS * ceil_div(p.d, _COLUMNS)
+        wide = next(columns for columns in _COLUMNS if columns >= p.d)
         held = self.held(tiling, wide)
         need = slots_bytes(held)
         if need > gpu.smem_per_block_optin:
@@ -55,7 +55,7 @@ class Shape:
         launch = Launch(
             self.function,
             grid=tiling.Tr(p) * p.B * p.H,
-            block=_WARP * (tiling.Br // self.rows),
+            block=_WARP * self.warps,
             smem_bytes=need,
             arguments=(
                 "Q", "K", "V", "O", "LSE", "key_range", p.H, p.Hk, p.Nq, p.Nk, p.d, float(p.scale), causal_offset(p),
@@ -69,11 +69,16 @@ class Shape:
         return Plan(p, tiling, {**defines, **self.defines(p, tiling)}, (launch,), requested, whole)
 
 
-def tiles(tiling: Tiling, wide: int, *, stages: int = 1, pad: int = 0) -> tuple[Slot, ...]:
-    """Qi, Kj, Vj of 16-bit numbers; `stages` of Kj and Vj, `pad` more numbers from row to row."""
-    Br, Bc, pitch = tiling.Br, tiling.Bc, wide + pad
-    keys = (Bc, pitch) if stages == 1 else (stages, Bc, pitch)
-    return slots(("Qi", (Br, pitch)), ("Kj", keys), ("Vj", keys), itemsize=2)
+def tiles(tiling: Tiling, wide: int) -> tuple[Slot, ...]:
+    """Qi, Kj, Vj of 16-bit numbers."""
+    Br, Bc = tiling.Br, tiling.Bc
+    return slots(("Qi", (Br, wide)), ("Kj", (Bc, wide)), ("Vj", (Bc, wide)), itemsize=2)
+
+
+def tiles_twice(tiling: Tiling, wide: int) -> tuple[Slot, ...]:
+    """The same with two places for Kj and Vj."""
+    Br, Bc = tiling.Br, tiling.Bc
+    return slots(("Qi", (Br, wide)), ("Kj", (2, Bc, wide)), ("Vj", (2, Bc, wide)), itemsize=2)
 
 
 def _check_multiple(name: str, size: int, step: int, most: int, why: str) -> None:
@@ -85,6 +90,10 @@ def _check_multiple(name: str, size: int, step: int, most: int, why: str) -> Non
         )
 
 
-tensor = Shape("tensor", rows=32, held=tiles)
+mma_sync = Shape("mma_sync", tiles)
+swizzle = Shape("swizzle", tiles)
+async2 = Shape("async2", tiles_twice)
+flash2 = Shape("flash2", tiles_twice)
+lag = Shape("lag", tiles_twice)
 
-__all__ = ["CHUNK", "Shape", "tensor", "tiles"]
+__all__ = ["CHUNK", "Shape", "async2", "flash2", "lag", "mma_sync", "swizzle", "tiles", "tiles_twice"]

@@ -42,14 +42,15 @@ def test_the_source_agrees_with_its_plan(chosen: Kernel) -> None:
     )
     assert [name for name, _ in signatures] == [launch.function for launch in plan.launches]
     for (_, parameters), launch in zip(signatures, plan.launches, strict=True):
-        kinds = [re.sub(r"//.*", "", line).strip().rstrip(",") for line in parameters.splitlines()]
+        stripped = (re.sub(r"//.*", "", line).strip().rstrip(",") for line in parameters.splitlines())
+        kinds = [kind for kind in stripped if kind]
         wanted = {str: "*", int: "int ", float: "float "}
         assert len(kinds) == len(launch.arguments)
         for declared, argument in zip(kinds, launch.arguments, strict=True):
             assert wanted[type(argument)] in declared, (declared, argument)
             if isinstance(argument, str):
                 assert declared.endswith(f"* {argument}")
-    assert plan.strided == all("long long* strides," in parameters for _, parameters in signatures)
+    assert plan.strided == all("long long* strides" in parameters for _, parameters in signatures)
 
 
 @every_kernel
@@ -73,7 +74,9 @@ def test_what_is_worth_trying_can_be_run(chosen: Kernel) -> None:
 @every_kernel
 def test_every_barrier_names_its_hazard(chosen: Kernel) -> None:
     barriers = [line for line in chosen.source().splitlines() if "__syncthreads()" in line]
-    assert barriers and all(re.search(r"// (write before read|read before write): ", line) for line in barriers)
+    assert barriers and all(
+        re.search(r"// (write before read|read before write|write before write): ", line) for line in barriers
+    )
 
 
 def test_the_hash_follows_the_source_and_its_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tests.trace.support import H200, inputs, problems, tilings_of, traced
 SMALLEST = Problem(N=1, d=1)
 EMPTY = Problem(B=2, H=2, Hk=1, Nq=9, Nk=7, d=8, lens_k=(0, 5), left_pad=(0, 4), causal="tl")
 BLIND = Problem(Nq=40, Nk=8, d=5, causal="br")  # the first rows see no key at all
-STRIDED = "long long* strides,"  # the parameter of a kernel that takes them
+STRIDED = "const long long* strides  // [4, 3]"  # the parameter of a kernel that takes them
 # Only 40 numbers of a row of scores fit: a longer one is read again.
 CRAMPED = replace(H200, sm=replace(H200.limits, smem_per_block_optin=4 * 40 + 64))
 
@@ -56,6 +56,7 @@ FIXED = (
     (BLIND, (5, 7), True),
     (Problem(N=64, d=64), (32, 32), False),
     (Problem(Nq=3, Nk=65, d=256, H=2, Hk=1), (3, 64), True),
+    (Problem(Nq=9, Nk=40, d=168), (4, 4), False),
 )
 tiled = pytest.mark.parametrize("kernel", [k for k in KERNELS.values() if k.tiled], ids=lambda k: k.name)
 
