@@ -373,7 +373,7 @@ def main() -> None:
     )
     left, right = st.columns([4, 1], gap="medium")  # on a phone the picture comes first, then the controls
     with right:
-        times = controls.choice("times", "Times", TIMES, default=MODEL, help=TIMES_HELP)
+        times = controls.choice("clock", "Times", TIMES, default=MODEL, help=TIMES_HELP)
     if times == RUN:
         as_run(left, right)
         return

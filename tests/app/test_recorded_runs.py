@@ -45,7 +45,7 @@ def table(at: AppTest) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_prediction_stands_beside_the_run_with_its_error(name: str) -> None:
-    at = opened("timeline", times="run", gpurun=name)
+    at = opened("timeline", clock="run", gpurun=name)
     assert not at.error and not at.warning and not at.info
     run = as_run(open_stamps(FILES[name]))
     ran = spread_of(run.blocks, shares_of(run.events, run.blocks).idle)
@@ -66,9 +66,9 @@ def test_kernel_02_is_held_against_both_predictions() -> None:
     simple = format_time_us(blocks_of(predicted(run), 132).span)
     calibrated = format_time_us(forecast(KERNELS["02"], run.problem, run.tiling, run.gpu).time_us)  # type: ignore[arg-type]
     assert f"calibrated: {calibrated}; the simple cost alone: {simple}" in said(
-        opened("timeline", times="run", gpurun=LONG)
+        opened("timeline", clock="run", gpurun=LONG)
     )
-    other = said(opened("timeline", times="run", gpurun=LONG, against="simple"))
+    other = said(opened("timeline", clock="run", gpurun=LONG, against="simple"))
     assert f"simple cost: {simple}; the calibrated forecast: {calibrated}" in other
 
 
@@ -76,7 +76,7 @@ def test_what_bench_wrote_here_is_listed(tmp_path: Path, monkeypatch: pytest.Mon
     shutil.copy(FILES[LONG], tmp_path / "fmha-timeline-20990101-000000.npz")
     (tmp_path / "fmha-timeline-broken.npz").write_bytes(b"no")
     monkeypatch.chdir(tmp_path)
-    at = opened("timeline", times="run", gpurun="fmha-timeline-20990101-000000")
+    at = opened("timeline", clock="run", gpurun="fmha-timeline-20990101-000000")
     assert not at.error and not at.warning
     box = next(b for b in at.selectbox if b.label == "Recording")
     assert any("20990101" in option for option in box.options) and not any("broken" in o for o in box.options)
@@ -91,7 +91,7 @@ def test_a_file_that_is_no_recording_is_refused_in_a_sentence() -> None:
 def test_without_any_recording_the_page_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run_choice, "shipped", dict)
     monkeypatch.chdir(tmp_path)
-    assert "bench --timestamps" in said(opened("timeline", times="run"))
+    assert "bench --timestamps" in said(opened("timeline", clock="run"))
     at = opened("tiles_in_motion", by="gpu")
     assert "The simulator is shown" in said(at) and not at.error
 

@@ -13,7 +13,7 @@ NAME = "h200-02-n2048-h1"
 
 def test_a_recording_is_opened_looked_at_and_played(visitor: Opener, tmp_path: Path) -> None:
     """On a phone, too, it does not scroll sideways; a file that is none is refused in a sentence."""
-    visit = visitor(f"/timeline?times=run&gpurun={NAME}", size=(390, 844)).settled("Timeline")
+    visit = visitor(f"/timeline?clock=run&gpurun={NAME}", size=(390, 844)).settled("Timeline")
     page = visit.page
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth")
     page.get_by_text("The run took").wait_for()
