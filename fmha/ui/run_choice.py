@@ -97,8 +97,8 @@ def offer() -> Offer:
     return made
 
 
-def choose() -> AsRun | None:
-    """The control; the chosen recording, None where there is none at all.
+def choose(usual: str) -> AsRun | None:
+    """The control; the chosen recording, None where there is none at all. usual: the name of the one to begin with.
 
     Raises:
         InputError: it cannot be read.
@@ -106,7 +106,7 @@ def choose() -> AsRun | None:
     there = offer()
     if not there.titles:
         return None
-    default = OPENED if OPENED in there.titles else next(iter(there.titles))
+    default = next(name for name in (OPENED, usual, *there.titles) if name in there.titles)
     name = controls.choice("gpurun", "Recording", there.titles, default=default, help=HELP)
     mine = desk().opened
     if name == OPENED and mine is not None:
@@ -147,6 +147,8 @@ def provenance(run: AsRun) -> str:
             f" Median time of the kernel as it is {format_time_us(without)}, with stamps {format_time_us(with_stamps)} "
             f"({100 * (with_stamps / without - 1):+.0f} %)."
         )
+    corrected = facts.get("corrected")
+    cost += f" Corrected: {said(corrected, 200)}." if isinstance(corrected, str) else ""
     state = "the source as it is here" if run.is_of_this_source else "another version of the source"
     return (
         f"Recorded on {said(facts['device'], 40)}, driver {said(facts['driver'], 20)}, CUDA {said(facts['cuda'], 12)}, "

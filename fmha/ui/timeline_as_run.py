@@ -24,6 +24,7 @@ AGAINST_HELP = (
     "the same timeline, made as long as the forecast of Under the hood of HBM says, which knows bank conflicts, issue "
     "slots and caches. There is a forecast for kernels 01 and 02."
 )
+USUAL = "h200-02-n1024-h16"  # the recording that is shown first
 AS_RUN, PREDICTED = "as run", "predicted"
 _TALL = 300  # pixels of the SMs of one of the two pictures
 
@@ -59,7 +60,7 @@ def _calibrated(_run: AsRun, key: str) -> float | None:
 
 def settings() -> tuple[AsRun | None, str]:
     """The controls: which recording, and what it is held against. Errors as `fmha.ui.run_choice.choose`."""
-    run = run_choice.choose()
+    run = run_choice.choose(USUAL)
     if run is None:
         return None, SIMPLE
     how = SIMPLE

@@ -43,6 +43,7 @@ L2_HELP = (
 )
 MODEL = "model"
 RECORDED = "gpu"
+USUAL_RUN = "h200-02-n2048-h1"  # each of its workers has an SM to itself
 PLAYED_BY = {MODEL: "Simulator", RECORDED: "a GPU, as recorded"} | {n: k.file for n, k in follow.KERNELS_SHOWN.items()}
 BY_HELP = (
     "Simulator: the events of the loop order, computed. A GPU, as recorded: with the times that a real run wrote down. "
@@ -139,7 +140,7 @@ def settings() -> Chosen:
     by = controls.choice("by", "Played by", PLAYED_BY, default=MODEL, help=BY_HELP)
     if by == RECORDED:
         with explained_errors():
-            recorded = run_choice.choose()
+            recorded = run_choice.choose(USUAL_RUN)
         if recorded is not None:
             return of_recording(recorded)
         st.info("The simulator is shown: no recording is here yet. The page Timeline says how to make one.")
