@@ -13,12 +13,13 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 FMHA_REQUIRE ?=
 export FMHA_REQUIRE
 
-.PHONY: help run test lint site measure-ui gpu setup setup-test test-js clean
+.PHONY: help run test lint site tables measure-ui gpu setup setup-test test-js clean
 help:
 	@echo "make run         open the app (first call: sets up .venv)"
 	@echo "make test        lint, types, tests of the browser code, Python tests"
 	@echo "make lint        ruff and mypy only"
 	@echo "make site        write the folder site/: pages that need no server, no network, no Python"
+	@echo "make tables      write the README's table of the ladder from the recordings"
 	@echo "make measure-ui  measure the interface in headless Chromium"
 
 run: setup
@@ -80,6 +81,9 @@ test: setup-test
 	$(MAKE) --no-print-directory test-js || failed="$$failed test-js"; \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup || failed="$$failed pytest"; \
 	if [ -n "$$failed" ]; then echo "make test FAILED in:$$failed"; exit 1; fi
+
+tables: setup
+	$(BIN)/python -m fmha.recorded.make_tables
 
 site: setup
 	$(BIN)/python -m fmha site $(if $(OUT),--out $(OUT))
