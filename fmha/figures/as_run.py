@@ -60,7 +60,14 @@ def worker_times(lasts: Sequence[tuple[str, NDArray[np.float64]]]) -> go.Figure:
             },
             hovertemplate=f"{name}: %{{y:.0f}} % of workers last %{{x:,.4~g}} {unit} or less<extra></extra>",
         )  # fmt: skip
-    fig.xaxis(title=f"time of a worker, {unit}", rangemode="tozero", zeroline=False, tickformat=",")
+    every = np.concatenate([times for _, times in lasts]) * scale
+    low, high = float(every.min()), float(every.max())
+    if low < 0.5 * high:
+        span = [0.0, 1.04 * high]
+    else:  # of workers that last nearly as long as one another, the difference is what is to be seen
+        room = max(high - low, 0.01 * high)
+        span = [low - 0.25 * room, high + 0.25 * room]
+    fig.xaxis(title=f"time of a worker, {unit}", range=span, zeroline=False, tickformat=",")
     fig.yaxis(title="% of workers", range=[0, 103], zeroline=False)
     fig.update(showlegend=True, legend=_LEGEND)
     return fig.figure()

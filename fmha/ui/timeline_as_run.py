@@ -152,13 +152,12 @@ def verdict(both: Both) -> str:
     """The prediction's error, in words (Markdown)."""
     ran, said = spreads(both)
     ratio = ran.span_us / said.span_us
-    off = (
-        f"{format_ratio(ratio)} as long as predicted"
-        if ratio >= 1
-        else f"{format_ratio(1 / ratio)} as fast as predicted"
-    )
     if 0.995 < ratio < 1.005:
         off = "as long as predicted"
+    elif 0.7 < ratio < 1.4:
+        off = f"{percent(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'} than predicted"
+    else:
+        off = f"{format_ratio(max(ratio, 1 / ratio))} as {'long' if ratio > 1 else 'fast'} as predicted"
     text = f"**The run took {format_time_us(ran.span_us)}, {off}** ({AGAINST[both.how]}: {format_time_us(said.span_us)}"
     if both.how == CALIBRATED:
         text += f"; the simple cost alone: {format_time_us(both.simple)}"
