@@ -26,7 +26,8 @@ class Kernel:
     """One rung of the ladder.
 
     tiled: whether Br and Bc are chosen by the person who runs it; otherwise `tile` says what it uses. d_step: d must be
-    a multiple of it. tiles: (Br, Bc) worth trying, the likeliest first.
+    a multiple of it. tiles: (Br, Bc) worth trying, the likeliest first. below: the number of the rung that this one
+    improves, where that is not the one before it.
     """
 
     number: str
@@ -42,6 +43,7 @@ class Kernel:
     tile: str = ""
     d_step: int = 1
     tiles: tuple[tuple[int, int], ...] = ((32, 32), (16, 64), (64, 16), (16, 16))
+    below: str = ""
 
     @property
     def path(self) -> Path:
@@ -120,7 +122,7 @@ def included(path: Path) -> tuple[Path, ...]:
 _TENSOR: dict[str, Any] = {
     "dtypes": ("bf16", "fp16"),
     "d_step": plans_tensor.CHUNK,
-    "tiles": ((128, 64), (64, 64), (128, 32), (64, 32), (128, 128), (64, 128)),
+    "tiles": ((128, 64), (128, 96), (64, 64), (128, 48), (128, 32), (64, 32), (64, 128)),
 }
 
 KERNELS: dict[str, Kernel] = {
@@ -256,6 +258,8 @@ def kernel(name: str) -> Kernel:
 
 def previous(kernel: Kernel) -> Kernel | None:
     """The kernel one rung below; None for the first."""
+    if kernel.below:
+        return KERNELS[kernel.below]
     numbers = list(KERNELS)
     index = numbers.index(kernel.number)
     return KERNELS[numbers[index - 1]] if index else None

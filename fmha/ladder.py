@@ -60,9 +60,9 @@ def run_of(recordings: Iterable[Recording], asked: Problem) -> tuple[Recording, 
 
 
 def rungs(recordings: Iterable[Recording], N: int, d: int, causal: Causal | None, dtype: str) -> list[Rung]:
-    """All kernels from the first to the last, each in `dtype`, or in fp32 where it computes in nothing else."""
+    """All kernels, each in `dtype`, or in fp32 where it computes in nothing else; those in fp32 come first."""
     recordings, made = tuple(recordings), []
-    for kernel in KERNELS.values():
+    for kernel in sorted(KERNELS.values(), key=lambda k: ("fp32" not in k.dtypes, k.number)):
         if dtype not in kernel.dtypes and "fp32" not in kernel.dtypes:
             continue
         own = dtype if dtype in kernel.dtypes else "fp32"

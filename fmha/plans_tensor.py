@@ -1,8 +1,7 @@
-"""How kernels on tensor cores are launched: Q, K, V, O in bf16 or fp16, 16 bytes an access, d rounded up."""
+"""How kernels on tensor cores are launched: four warps, 16 bytes an access, d rounded up, tensors with strides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from fmha.errors import LimitError
@@ -14,38 +13,36 @@ from fmha.traffic import closed_form
 
 CHUNK = 8  # 16-bit numbers in one access of 16 bytes, of which d is a multiple
 _COLUMNS = (64, 128, 256)  # d is rounded up to one: rows of whole 128 bytes, whose pieces 128 threads share out evenly
-_KEYS = 16  # Bc is a multiple: what one product of P and V takes
-_ROWS = 16  # of a product
-_WARP = 32
+_WARPS, _WARP, _ROWS = 4, 32, 16  # warps of a block, lanes of a warp, rows of a product
+_MOST_KEYS = {64: 128, 128: 64, 256: 64}  # Bc, by columns: S beside O in registers
 
 
 @dataclass(frozen=True)
 class Shape:
     """What tells the plans of these kernels apart.
 
-    warps: of a block; they share the rows of a Q tile, 16 or a multiple each. held: tiles in shared memory, from
-    (tiling, columns of a row without padding). defines: further ones that the source is compiled with, from
-    (problem, tiling). strided: whether it takes strides.
+    stages: places for K and V tiles in shared memory. itemsize: bytes of a number there. keys: of which Bc is a
+    multiple, what one product of P and V takes.
     """
 
     function: str
-    held: Callable[[Tiling, int], tuple[Slot, ...]]
-    warps: int = 4
-    defines: Callable[[Problem, Tiling], dict[str, int]] = lambda _problem, _tiling: {}
-    strided: bool = True
+    stages: int = 1
+    itemsize: int = 2
+    keys: int = 16
 
     def __call__(self, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
         """The plan of a run.
 
         Raises:
-            LimitError: tiles that warps cannot share, or that do not fit.
+            LimitError: tiles that warps cannot share, that registers do not hold, or shared memory does not.
         """
-        p = problem
-        step = _ROWS * self.warps
-        _check_multiple("Br", tiling.Br, step, 4 * step, f"each of {self.warps} warps owns {_ROWS} rows or a multiple")
-        _check_multiple("Bc", tiling.Bc, _KEYS, 256, f"tensor cores take {_KEYS} keys at a time")
+        p, step = problem, _ROWS * _WARPS
         wide = next(columns for columns in _COLUMNS if columns >= p.d)
-        held = self.held(tiling, wide)
+        why = f"each of {_WARPS} warps owns {_ROWS} rows or twice as many"
+        _check_multiple("Br", tiling.Br, step, step if wide > 128 else 2 * step, f"{why}, if d is 128 at most")
+        why = f"tensor cores take {self.keys} keys at a time, and S must fit into registers beside O"
+        _check_multiple("Bc", tiling.Bc, self.keys, _MOST_KEYS[wide], why)
+        held = self._held(tiling, wide)
         need = slots_bytes(held)
         if need > gpu.smem_per_block_optin:
             raise LimitError(
@@ -55,45 +52,41 @@ class Shape:
         launch = Launch(
             self.function,
             grid=tiling.Tr(p) * p.B * p.H,
-            block=_WARP * self.warps,
+            block=_WARPS * _WARP,
             smem_bytes=need,
             arguments=(
                 "Q", "K", "V", "O", "LSE", "key_range", p.H, p.Hk, p.Nq, p.Nk, p.d, float(p.scale), causal_offset(p),
-                *((STRIDES,) if self.strided else ()),
+                STRIDES,
             ),
             smem=held,
         )  # fmt: skip
-        defines = {"BR": tiling.Br, "BC": tiling.Bc, "HEAD_DIM": wide, "HALF": int(p.dtype == "fp16")}
+        defines = {"BR": tiling.Br, "BC": tiling.Bc, "HEAD_DIM": wide}
+        if self.itemsize == 2:
+            defines["HALF"] = int(p.dtype == "fp16")
         requested = closed_form(p, tiling, "q-outer", write_lse=write_lse)
         whole = p.d * p.itemsize % SECTOR == 0 and not write_lse and not padded(p)
-        return Plan(p, tiling, {**defines, **self.defines(p, tiling)}, (launch,), requested, whole)
+        return Plan(p, tiling, defines, (launch,), requested, whole)
 
-
-def tiles(tiling: Tiling, wide: int) -> tuple[Slot, ...]:
-    """Qi, Kj, Vj of 16-bit numbers."""
-    Br, Bc = tiling.Br, tiling.Bc
-    return slots(("Qi", (Br, wide)), ("Kj", (Bc, wide)), ("Vj", (Bc, wide)), itemsize=2)
-
-
-def tiles_twice(tiling: Tiling, wide: int) -> tuple[Slot, ...]:
-    """The same with two places for Kj and Vj."""
-    Br, Bc = tiling.Br, tiling.Bc
-    return slots(("Qi", (Br, wide)), ("Kj", (2, Bc, wide)), ("Vj", (2, Bc, wide)), itemsize=2)
+    def _held(self, tiling: Tiling, wide: int) -> tuple[Slot, ...]:
+        """Qi, and each place of Kj and of Vj."""
+        keys = (tiling.Bc, wide) if self.stages == 1 else (self.stages, tiling.Bc, wide)
+        return slots(("Qi", (tiling.Br, wide)), ("Kj", keys), ("Vj", keys), itemsize=self.itemsize)
 
 
 def _check_multiple(name: str, size: int, step: int, most: int, why: str) -> None:
     if size % step or size > most:
         near = min(most // step * step, max(step, round(size / step) * step))
         raise LimitError(
-            f"warps: {name}={size} cannot be shared out: {why}, so {name} is a multiple of {step} up to "
-            f"{most // step * step} here; try {name}={near}."
+            f"warps: {name}={size} cannot be shared out: {why}; so {name} is a multiple of {step} up to "
+            f"{most // step * step} here: try {name}={near}."
         )
 
 
-mma_sync = Shape("mma_sync", tiles)
-swizzle = Shape("swizzle", tiles)
-async2 = Shape("async2", tiles_twice)
-flash2 = Shape("flash2", tiles_twice)
-lag = Shape("lag", tiles_twice)
+mma_sync = Shape("mma_sync")
+swizzle = Shape("swizzle")
+async2 = Shape("async2", stages=2)
+flash2 = Shape("flash2", stages=2)
+lag = Shape("lag", stages=2)
+tf32x3 = Shape("tf32x3", itemsize=4, keys=8)
 
-__all__ = ["CHUNK", "Shape", "async2", "flash2", "lag", "mma_sync", "swizzle", "tiles", "tiles_twice"]
+__all__ = ["CHUNK", "Shape", "async2", "flash2", "lag", "mma_sync", "swizzle", "tf32x3"]

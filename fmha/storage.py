@@ -18,6 +18,7 @@ from fmha.problem import DTYPES, cast
 
 ALIGNMENT = 16  # bytes: kernels load as many at once, so rows begin at multiples of it
 _STORED: dict[str, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
+_MOST_PIECES = 2**31 - 1  # from row to row: kernels count the pieces of `ALIGNMENT` bytes in an int
 _UNWRITTEN = 0xFF  # every byte of a gap: a NaN in each dtype
 Strides = tuple[int, int, int]  # elements from one batch entry, head, token to the next
 
@@ -119,11 +120,23 @@ def _strides(array: NDArray[Any], multiple: int) -> Strides:
     found = list(usual)
     for axis in sorted((a for a in range(3) if array.shape[a] > 1), key=lambda a: steps[a]):
         step = int(steps[axis])
-        if step != steps[axis] or step < held or step % multiple:
+        if step != steps[axis] or step < held or step % multiple or (axis == 2 and step // multiple > _MOST_PIECES):
             return usual
         held += (array.shape[axis] - 1) * step
         found[axis] = step
     return found[0], found[1], found[2]
 
 
-__all__ = ["ALIGNMENT", "Laid", "Strides", "decode", "dense", "encode", "finite", "lay", "span", "strides_table", "taken"]
+__all__ = [
+    "ALIGNMENT",
+    "Laid",
+    "Strides",
+    "decode",
+    "dense",
+    "encode",
+    "finite",
+    "lay",
+    "span",
+    "strides_table",
+    "taken",
+]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fmha.figures.ladder_bars import NAMES
 from fmha.hardware import Gpu
-from fmha.kernels import Kernel
+from fmha.kernels import Kernel, previous
 from fmha.ladder import TUTORIAL, Measured, Rung
 from fmha.measurement import peak_tflops
 from fmha.occupancy import occupancy
@@ -68,9 +68,11 @@ def _value(claim: Claim, value: float) -> str:
 
 def rung_rows(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> list[dict[str, Any]]:
     """One row of the table a kernel."""
-    rows, below = [], None
+    rows, speeds = [], {rung.kernel.number: rung.tflops for rung in rungs}
     for rung in rungs:
         speed, entry = rung.tflops, rung.measured.entry if rung.measured else None
+        before = previous(rung.kernel)
+        below = speeds.get(before.number) if before else None
         cost, uses = lines(rung.kernel), entry.build.functions if entry and entry.build else ()
         check = entry.check if entry else None
         rows.append(
@@ -92,7 +94,6 @@ def rung_rows(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> lis
                 "lines + / −": f"{cost.added} / {cost.removed}" if cost.added or cost.removed else "",
             }
         )
-        below = speed or below
     return rows
 
 

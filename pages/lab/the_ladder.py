@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import streamlit as st
@@ -121,11 +120,17 @@ def explained(chosen: Kernel, known: Sequence[Recording]) -> None:
         prose(f"**Learned:** {text.after}")
 
 
+def with_below(chosen: Kernel, steps: Sequence[Rung]) -> tuple[Rung, Rung | None]:
+    """The chosen rung and the one below it."""
+    below = previous(chosen)
+    here = next(s for s in steps if s.kernel is chosen)
+    return here, next((s for s in steps if s.kernel is below), None)
+
+
 def counters(chosen: Kernel, steps: Sequence[Rung]) -> None:
     """The counter that moved, and all others that were read."""
-    place = next(i for i, s in enumerate(steps) if s.kernel is chosen)
-    below = steps[place - 1] if place else None
-    rows = rungs.moved(steps[place].measured, below.measured if below else None)
+    here, below = with_below(chosen, steps)
+    rows = rungs.moved(here.measured, below.measured if below else None)
     if not rows:
         st.markdown("No hardware counters of this rung are recorded: `bench --ladder --counters` reads them.")
         return
@@ -138,8 +143,7 @@ def counters(chosen: Kernel, steps: Sequence[Rung]) -> None:
 
 def cost(chosen: Kernel, steps: Sequence[Rung], gpu: Gpu) -> None:
     """Lines, registers, shared memory, occupancy."""
-    place = next(i for i, s in enumerate(steps) if s.kernel is chosen)
-    told = ladder_words.costs(steps[place], steps[place - 1] if place else None, gpu)
+    told = ladder_words.costs(*with_below(chosen, steps), gpu)
     st.markdown("\n".join(f"- {line}" for line in told))
 
 
@@ -197,7 +201,8 @@ def roof(chosen: Kernel, steps: Sequence[Rung], gpu: Gpu) -> None:
 
 def tasks(steps: Sequence[Rung], known: Sequence[Recording]) -> None:
     """Things to try; what they say is computed."""
-    speeds = [(s.tflops / b.tflops, s) for b, s in itertools.pairwise(steps) if s.tflops and b.tflops]
+    pairs = [with_below(s.kernel, steps) for s in steps]
+    speeds = [(s.tflops / b.tflops, s) for s, b in pairs if b and s.tflops and b.tflops]
     lines = ["Move *Rung* from left to right and read only the claims: which of them would you have believed?"]
     if speeds:
         most, step = max(speeds, key=lambda pair: pair[0])

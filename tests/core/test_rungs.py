@@ -8,7 +8,7 @@ import pytest
 
 from fmha import ladder, rungs
 from fmha.errors import InputError
-from fmha.kernels import KERNELS
+from fmha.kernels import KERNELS, previous
 from tests.ladder_support import COUNTS, WAVEFRONTS, ladder_recording, recording, run_of, speed
 
 SHAPES = [ladder.problem(4096, 64, causal, dtype) for dtype in ("fp32", "bf16", "fp16") for causal in ladder.MASKS]
@@ -85,7 +85,9 @@ def test_lines_are_counted_without_blanks_and_comments() -> None:
         count = rungs.lines(chosen)
         assert 40 < count.code < 400
         if chosen.number != "01":
-            before = rungs.lines(list(KERNELS.values())[list(KERNELS).index(chosen.number) - 1]).code
+            below = previous(chosen)
+            assert below is not None
+            before = rungs.lines(below).code
             assert count.code - before == count.added - count.removed
 
 
