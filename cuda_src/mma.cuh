@@ -39,6 +39,19 @@ __device__ inline void mma(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// A number in two parts that tf32 (11 significant bits) can hold: x = high + low to 2^-23 of x.
+__device__ inline void split(float x, unsigned& high, unsigned& low) {
+    high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;                // rounded
+    low = __float_as_uint(x - __uint_as_float(high)) + 0x1000u;         // the last 13 bits are not looked at
+}
+
+// sum += A B for a 16 x 8 piece of A and an 8 x 8 piece of B in tf32, spread over the lanes of a warp.
+__device__ inline void mma_tf32(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // A tile in shared memory, known by its 32-bit address there.
 struct Tile {
     unsigned at;

@@ -72,6 +72,32 @@ __attribute__((no_sanitize("thread"))) static void mma_together(void** lanes) {
         }
     }
 }
+// tf32 keeps the upper 19 of 32 bits.
+static inline __attribute__((no_sanitize("thread"))) float cut(unsigned u) {
+    float f;
+    u &= 0xffffe000u;
+    memcpy(&f, &u, 4);
+    return f;
+}
+__attribute__((no_sanitize("thread"))) static void mma_tf32_together(void** lanes) {
+    float A[16][8], B[8][8];
+    for (int l = 0; l < 32; ++l) {
+        const Mma* m = (const Mma*)lanes[l];
+        const int g = l / 4, t = l % 4;
+        for (int i = 0; i < 4; ++i) A[g + 8 * (i & 1)][t + 4 * (i >> 1)] = cut(m->a[i]);
+        B[t][g] = cut(m->b0);
+        B[t + 4][g] = cut(m->b1);
+    }
+    for (int l = 0; l < 32; ++l) {
+        const Mma* m = (const Mma*)lanes[l];
+        const int g = l / 4, t = 2 * (l % 4);
+        for (int i = 0; i < 4; ++i) {
+            float s = m->sum[i];
+            for (int k = 0; k < 8; ++k) s += A[g + 8 * (i >> 1)][k] * B[k][t + (i & 1)];
+            m->sum[i] = s;
+        }
+    }
+}
 struct Matrices {
     unsigned* to;
     uint16_t row[8];
@@ -118,6 +144,17 @@ static FMHA_INLINE void mma(fmha_float (&sum)[4], const unsigned (&a)[4], unsign
     FMHA_COUNT(FMHA_ADD, 64);
     fmha::Mma m = {(float*)sum, a, b0, b1};
     fmha_warp_do(&fmha::mma_together, &m, __LINE__);
+}
+static FMHA_INLINE void mma_tf32(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1 FMHA_LINE) {
+    FMHA_COUNT(FMHA_MUL, 32);
+    FMHA_COUNT(FMHA_ADD, 32);
+    fmha::Mma m = {(float*)sum, a, b0, b1};
+    fmha_warp_do(&fmha::mma_tf32_together, &m, __LINE__);
+}
+static FMHA_INLINE void split(fmha_float x, unsigned& high, unsigned& low FMHA_LINE) {
+    FMHA_COUNT(FMHA_ADD, 1);
+    high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    low = __float_as_uint((float)x - (float)__uint_as_float(high)) + 0x1000u;
 }
 static FMHA_INLINE void load_matrices(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, false, __LINE__); }
 static FMHA_INLINE void load_matrices_transposed(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, true, __LINE__); }
