@@ -7,7 +7,7 @@
 #include "strides.cuh"
 
 #ifndef HEAD_DIM
-#define HEAD_DIM 64  // d, rounded up to a multiple of 64; what lies beyond d is 0
+#define HEAD_DIM 64  // d, rounded up to 64, 128 or 256; what lies beyond d is 0
 #endif
 constexpr int Br = BR, Bc = BC, D = HEAD_DIM, D4 = D / 4;
 constexpr int SIDE = 16;                      // threads that share rows: half a warp

@@ -7,7 +7,7 @@
 #include "strides.cuh"
 
 #ifndef HEAD_DIM
-#define HEAD_DIM 64  // d, rounded up to a multiple of 64; what lies beyond d is 0
+#define HEAD_DIM 64  // d, rounded up to 64, 128 or 256; what lies beyond d is 0
 #endif
 constexpr int Br = BR, Bc = BC, D = HEAD_DIM;
 constexpr int WARPS = 4, THREADS = 32 * WARPS;
