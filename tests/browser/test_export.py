@@ -197,6 +197,7 @@ def test_a_chart_is_saved_as_png_svg_and_csv_by_keyboard(visitor: Opener) -> Non
     visit = visitor("/hbm-traffic").settled("HBM traffic")
     page, saved = visit.page, {}
     menu = page.locator("details.fmha-save").first
+    menu.locator("summary").wait_for()  # it is there when its chart is drawn
     for kind in ("PNG", "SVG", "CSV"):
         menu.locator("summary").focus()
         page.keyboard.press("Enter")

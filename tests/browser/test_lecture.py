@@ -14,13 +14,19 @@ from tests.browser.support import Visit
 STEPS = load(decks()[FIRST]).steps
 ASKS = [number for number, step in enumerate(STEPS, 1) if step.question is not None]
 
-# What is seen of a step: its picture is there, and it is drawn.
-PICTURE = """() => {
+# The step is on the page in full: its script has run, and what it shows is its own picture, drawn.
+THERE = """([deck, step, count, title]) => {
   const main = document.querySelector('.st-key-lecture-step');
-  if (!main) return false;
-  const canvas = window.__fmhaPlayer?.box?.isConnected && window.__fmhaPlayer.drawn > 0;
-  const charts = [...main.querySelectorAll('.fmha-chart')].filter((c) => c.querySelector('.main-svg'));
-  return Boolean(canvas || charts.length || main.querySelector('.lecture-code .now'));
+  if (main?.querySelector('h2')?.textContent !== title) return false;
+  if (window.__fmhaPresenter?.root.querySelector('.place')?.textContent !== `${step} / ${count}`) return false;
+  if (document.querySelector('[data-testid=stApp]').dataset.testScriptState !== 'notRunning') return false;
+  if (document.querySelector('[data-stale=true], [data-testid=stSkeleton]')) return false;
+  const own = [...main.querySelectorAll(`[class*="st-key-lecture-${deck}-${step}-"]`)];
+  const drawn = (e) => [...e.querySelectorAll('.fmha-chart')].every((c) => c.querySelector('.main-svg'));
+  const player = window.__fmhaPlayer, host = player?.box?.isConnected && player.box.getRootNode().host;
+  const canvas = host && player.drawn > 0 && own.some((e) => e.contains(host));
+  const chart = own.some((e) => e.querySelector('.fmha-chart')) && own.every(drawn);
+  return Boolean(canvas || chart || main.querySelector('.lecture-code .now'));
 }"""
 
 
@@ -30,9 +36,7 @@ def heading(visit: Visit) -> str:
 
 def at_step(visit: Visit, number: int) -> None:
     """Wait until the step is on the page in full, with its picture."""
-    visit.page.locator(".st-key-lecture-step h2", has_text=STEPS[number - 1].title).first.wait_for()
-    visit.page.locator(".fmha-presenter .place", has_text=f"{number} / {len(STEPS)}").first.wait_for()
-    visit.page.wait_for_function(PICTURE)
+    visit.page.wait_for_function(THERE, arg=[FIRST, number, len(STEPS), STEPS[number - 1].title])
 
 
 def press(page: Page, key: str) -> None:
@@ -40,9 +44,9 @@ def press(page: Page, key: str) -> None:
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
-def test_a_lecture_is_played_with_page_down_alone(look: str, visitor: Opener) -> None:
+def test_a_lecture_is_played_with_page_down_alone(look: str, tab: Opener) -> None:
     """In present mode: every step shows its picture, every question its answer, and nothing goes wrong."""
-    visit = visitor("/?present=1", dark=look == "dark", size=(1280, 720))
+    visit = tab("/?present=1", dark=look == "dark", size=(1280, 720))
     for number in range(1, len(STEPS) + 1):
         at_step(visit, number)
         assert visit.page.locator(".st-key-lecture-step [data-testid=stAlertContentError]").count() == 0
@@ -58,17 +62,43 @@ def test_a_lecture_is_played_with_page_down_alone(look: str, visitor: Opener) ->
     visit.check()
 
 
-def test_fast_keys_all_count_and_the_way_back(visitor: Opener) -> None:
-    visit = visitor("/")
+def test_keys_move_the_lecture_and_it_moves_by_itself_only_where_that_is_wanted(tab: Opener) -> None:
+    """The first step plays; keys that come fast all count; arrows belong to the player while it has the focus."""
+    visit = tab("/")
+    page = visit.page
     at_step(visit, 1)
+    page.wait_for_function("window.__fmhaPlayer.controller.state.t > 0")
     for _ in range(8):
-        visit.page.keyboard.press("PageDown", delay=5)
+        page.keyboard.press("PageDown", delay=5)
     seen = place_after(8)
-    visit.until(lambda: f"step={seen}" in visit.query())
     at_step(visit, seen)
-    press(visit.page, "PageUp")
-    visit.until(lambda: f"step={seen - 1}" in visit.query())
-    at_step(visit, seen - 1)
+    assert f"step={seen}" in visit.query()
+
+    player_step = next(n for n, s in enumerate(STEPS, 1) if s.picture.name == "player" and not s.settings["play"])
+    assert seen < player_step and seen not in ASKS
+    for number in range(seen + 1, player_step + 1):
+        press(page, "PageDown")
+        if number - 1 in ASKS:
+            page.get_by_test_id("stAlertContentSuccess").wait_for()
+            press(page, "PageDown")
+    at_step(visit, player_step)
+    page.locator("canvas").first.click(position={"x": 5, "y": 5})
+    before = page.evaluate("window.__fmhaPlayer.controller.state.t")
+    press(page, "ArrowRight")
+    assert page.evaluate("window.__fmhaPlayer.controller.state.t") != before
+    assert heading(visit) == STEPS[player_step - 1].title
+    press(page, "PageUp")
+    at_step(visit, player_step - 1)
+    page.evaluate("document.activeElement?.blur()")
+    press(page, "ArrowLeft")
+    at_step(visit, player_step - 2)
+
+    page.emulate_media(reduced_motion="reduce")
+    for _ in range(player_step - 3):
+        page.keyboard.press("PageUp", delay=5)
+    at_step(visit, 1)
+    page.wait_for_timeout(600)
+    assert page.evaluate("window.__fmhaPlayer.controller.state.playing") is False
     visit.check()
 
 
@@ -83,81 +113,51 @@ def place_after(presses: int) -> int:
     return step
 
 
-def test_arrows_move_the_lecture_until_the_player_has_the_focus(visitor: Opener) -> None:
-    player_step = next(n for n, s in enumerate(STEPS, 1) if s.picture.name == "player" and not s.settings["play"])
-    visit = visitor(f"/?step={player_step}")
-    at_step(visit, player_step)
-    visit.page.locator("canvas").first.click(position={"x": 5, "y": 5})
-    before = visit.page.evaluate("window.__fmhaPlayer.controller.state.t")
-    press(visit.page, "ArrowRight")
-    assert visit.page.evaluate("window.__fmhaPlayer.controller.state.t") != before
-    assert heading(visit) == STEPS[player_step - 1].title
-    press(visit.page, "PageUp")
-    at_step(visit, player_step - 1)
-    visit.page.evaluate("document.activeElement?.blur()")
-    press(visit.page, "ArrowLeft")
-    visit.until(lambda: f"step={player_step - 2}" in visit.query())
-    at_step(visit, player_step - 2)
-    visit.check()
-
-
-def test_the_first_step_moves_by_itself_unless_motion_is_unwanted(visitor: Opener) -> None:
-    visit = visitor("/")
-    at_step(visit, 1)
-    visit.page.wait_for_function("window.__fmhaPlayer.controller.state.t > 0")
-    still = visitor("/?step=2")
-    at_step(still, 2)
-    still.page.emulate_media(reduced_motion="reduce")
-    press(still.page, "PageUp")
-    at_step(still, 1)
-    still.page.wait_for_timeout(600)
-    assert still.page.evaluate("window.__fmhaPlayer.controller.state.playing") is False
-    visit.check()
-    still.check()
-
-
-def test_present_mode_fills_the_window(visitor: Opener) -> None:
+def test_present_mode_fills_the_window_points_and_outlives_a_reload(tab: Opener) -> None:
     """From 1024 x 768 to 4K: the player and the text beside it lie in the window, in letters that grow with it."""
-    visit = visitor("/?present=1&step=1", size=(1024, 768))
+    visit = tab("/?present=1&step=1", size=(1024, 768))
+    page = visit.page
     at_step(visit, 1)
     zoom = "parseFloat(document.documentElement.style.getPropertyValue('--fmha-zoom'))"
     for wide, high in ((1024, 768), (1920, 1080), (3840, 2160)):
-        visit.page.set_viewport_size({"width": wide, "height": high})
-        visit.page.wait_for_function(f"Math.abs({zoom} - Math.min({wide} / 1280, {high} / 780)) < 0.01")
-        canvas = visit.page.locator("canvas").first
+        page.set_viewport_size({"width": wide, "height": high})
+        page.wait_for_function(f"Math.abs({zoom} - Math.min({wide} / 1280, {high} / 780)) < 0.01")
+        canvas = page.locator("canvas").first
         visit.until(lambda c=canvas, w=wide: (c.bounding_box() or {"width": 0})["width"] > 0.55 * w)
         box = canvas.bounding_box()
         assert box is not None and box["x"] + box["width"] <= wide and box["y"] + box["height"] <= high
-        text = visit.page.locator(".st-key-lecture-text p").first
-        letters = text.evaluate("p => parseFloat(getComputedStyle(p).fontSize)") * visit.page.evaluate(zoom)
+        text = page.locator(".st-key-lecture-text p").first
+        letters = text.evaluate("p => parseFloat(getComputedStyle(p).fontSize)") * page.evaluate(zoom)
         assert letters >= high / 50, "readable from the last row"
-        across = visit.page.evaluate(
-            "(m => m.scrollWidth - m.clientWidth)(document.querySelector('[data-testid=stMain]'))"
-        )
+        across = page.evaluate("(m => m.scrollWidth - m.clientWidth)(document.querySelector('[data-testid=stMain]'))")
         assert across <= 0, "nothing to scroll sideways"
-    visit.check()
+    page.set_viewport_size({"width": 1280, "height": 720})
+    header = page.locator("[data-testid=stHeader]")
+    press(page, "PageDown")
+    at_step(visit, 2)
+    visit.until(lambda: "step=2" in visit.query())
+    page.reload()
+    at_step(visit, 2)
+    assert header.is_hidden(), "it comes back to the same step in the same mode"
+    press(page, "PageUp")
+    at_step(visit, 1)
 
-
-def test_present_pointer_and_back_to_the_page(visitor: Opener) -> None:
-    visit = visitor("/?step=5")
-    at_step(visit, 5)
-    press(visit.page, "p")
-    visit.page.locator("[data-testid=stHeader]").wait_for(state="hidden")
-    press(visit.page, "l")
-    visit.page.mouse.move(300, 200)
-    dot = visit.page.locator(".fmha-laser")
+    press(page, "l")
+    page.mouse.move(300, 200)
+    dot = page.locator(".fmha-laser")
     box = dot.bounding_box()
     assert box is not None and abs(box["x"] + box["width"] / 2 - 300) < 3
-    press(visit.page, "l")
+    press(page, "l")
     dot.wait_for(state="hidden")
-    press(visit.page, "p")
-    visit.page.locator("[data-testid=stHeader]").wait_for()
-    visit.until(lambda: "present=1" not in visit.query())
+    for is_hidden in (False, True, False):
+        press(page, "p")
+        header.wait_for(state="hidden" if is_hidden else "visible")
+        visit.until(lambda hidden=is_hidden: ("present=1" in visit.query()) == hidden)
     visit.check()
 
 
-def test_speaker_notes_follow_in_a_second_window_and_lead(visitor: Opener) -> None:
-    visit = visitor("/?step=2")
+def test_speaker_notes_follow_in_a_second_window_and_lead(tab: Opener) -> None:
+    visit = tab("/?step=2")
     at_step(visit, 2)
     with visit.page.expect_popup() as opened:
         press(visit.page, "n")
@@ -178,19 +178,4 @@ def test_speaker_notes_follow_in_a_second_window_and_lead(visitor: Opener) -> No
     at_step(visit, 4)
     title.filter(has_text=STEPS[3].title).wait_for()
     assert notes.locator(".st-key-lecture-step").count() == 0
-    visit.check()
-
-
-def test_a_reload_comes_back_to_the_same_step_in_the_same_mode(visitor: Opener) -> None:
-    visit = visitor("/?present=1&step=11")
-    at_step(visit, 11)
-    press(visit.page, "PageDown")
-    visit.until(lambda: "step=12" in visit.query())
-    at_step(visit, 12)
-    visit.page.reload()
-    visit.settled()
-    at_step(visit, 12)
-    assert visit.page.locator("[data-testid=stHeader]").is_hidden()
-    press(visit.page, "PageUp")
-    at_step(visit, 11)
     visit.check()
