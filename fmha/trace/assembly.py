@@ -15,10 +15,11 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from fmha.errors import BuildError
-from fmha.trace.order import program_order
+from fmha.trace.order import Loops, program_structure
 
 FLOP_KINDS = 5  # add, mul, div, special (exp, log, sqrt), max
 MAX_SITES = 1 << 16  # as in runtime.c
+MAX_DEPTH = 8  # of loops inside one another that are told apart, as in runtime.c
 RED_ZONE = 256  # bytes behind each shared variable that belong to none
 
 # The hooks, and how many whole-number arguments the compiler passes to each.
@@ -86,7 +87,7 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
 
     symbols: list[str] = []
     rows = text.splitlines()
-    place = program_order(rows, machine)
+    place, loops = program_structure(rows, machine)
     for index, row in enumerate(rows):
         if _END.search(row):
             waiting.clear()
@@ -113,7 +114,7 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
             else:
                 is_write = way == "write" or bool(own) or other not in (None, "read_range")
                 sites = [Site(*line, is_write, int(found["size"] or 4))]
-            calls.append(_Call(place[index], len(out), before, sites))
+            calls.append(_Call(place[index], len(out), before, sites, loops[index]))
             waiting += calls[-1:] * is_lost
             out.append("")  # becomes the instruction that passes the number
         elif found := _COMM.match(row) or _ZEROFILL.match(row):
@@ -132,25 +133,28 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
             static(label, int(found[1]))
             row = f"\t.zero\t{int(found[1]) + RED_ZONE}"
         out.append(row)
-    numbered = [Site("", 0, False, 0)]  # 0: none
+    numbered, inside = [Site("", 0, False, 0)], [Loops()]  # 0: none
     for call in sorted(calls, key=lambda c: c.place):
         out[call.row] = _pass_number(call.before, len(numbered), machine)
         numbered += call.sites
+        inside += [call.loops] * len(call.sites)
     if len(numbered) > MAX_SITES:
         raise BuildError(
             f"the kernel has {len(numbered):,} loads and stores, and tracing tells {MAX_SITES:,} apart: shorten it."
         )
-    out.extend(_tables(symbols, statics, lines, is_macho=is_macho))
+    out.extend(_tables(symbols, statics, lines, inside, is_macho=is_macho))
     return Assembly("\n".join(out) + "\n", tuple(numbered), tuple(statics))
 
 
 class _Call(NamedTuple):
-    """A hook's call: where in the program, in which row its number is to be passed, behind how many arguments."""
+    """A hook's call: where in the program, in which row its number is to be passed, behind how many arguments; what
+    it reports, and the loops that it is in."""
 
     place: int
     row: int
     before: int
     sites: list[Site]
+    loops: Loops
 
 
 def _variable(symbol: str) -> str | None:
@@ -171,16 +175,23 @@ def _pass_number(before: int, site: int, machine: str) -> str:
     return f"\tmovl\t${site}, %{_X86[before]}" if machine == "x86_64" else f"\tmovz\tw{before}, #{site}"
 
 
-def _tables(symbols: list[str], statics: list[tuple[str, int]], lines: int, *, is_macho: bool) -> list[str]:
-    """The builder's part of what runtime.c asks for: fmha_statics, fmha_flops, fmha_flop_lines."""
+def _tables(
+    symbols: list[str], statics: list[tuple[str, int]], lines: int, loops: list[Loops], *, is_macho: bool
+) -> list[str]:
+    """The builder's part of what runtime.c asks for: fmha_statics, fmha_loops, fmha_flops, fmha_flop_lines."""
     u = "_" if is_macho else ""
     constants = "\t.section\t__DATA,__const" if is_macho else '\t.section\t.data.rel.ro,"aw"'
     out = [constants, "\t.p2align\t3", f"\t.globl\t{u}fmha_statics", f"{u}fmha_statics:"]
     for symbol, (_, nbytes) in zip(symbols, statics, strict=True):
         out += [f"\t.quad\t{symbol}", f"\t.quad\t{nbytes}"]
+    numbers = [[loop % (1 << 16) for loop in (*path, *[0] * MAX_DEPTH)[:MAX_DEPTH]] for path in loops]
     out += [
         "\t.quad\t0",
         "\t.quad\t0",
+        f"\t.globl\t{u}fmha_loops",
+        f"{u}fmha_loops:",
+        *("\t.short\t" + ", ".join(map(str, row)) for row in numbers),
+        "\t.p2align\t3",
         f"\t.globl\t{u}fmha_flop_lines",
         f"{u}fmha_flop_lines:",
         f"\t.quad\t{lines + 1}",

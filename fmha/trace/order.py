@@ -8,8 +8,9 @@ strongly connected parts of the flow graph stay together, first their head, then
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _LABEL = re.compile(r"^([\w.$]+):")
 _INSTRUCTION = re.compile(r"^\s+([a-z][\w.]*)(.*)$")
@@ -20,20 +21,29 @@ _JUMPS = {
 _ENDS = {"jmp", "b", "br", "ret", "retq", "ud2", "brk", "hlt", "udf"}  # what is never followed by the next row
 
 
+Loops = tuple[int, ...]  # numbers of loops, one inside the other, from the outermost
+
+
 def program_order(rows: Sequence[str], machine: str) -> list[int]:
     """For each row of an assembly text, a number that grows in the order of the program.
 
     machine: "x86_64" or "arm64". Rows of one straight piece of code keep their order; functions follow one another.
     """
+    return program_structure(rows, machine)[0]
+
+
+def program_structure(rows: Sequence[str], machine: str) -> tuple[list[int], list[Loops]]:
+    """For each row its place, as `program_order`, and the loops that it is in, numbered from 1."""
     firsts, edges = _blocks(rows, machine)
     place = [0] * len(rows)
+    loops: list[Loops] = [()] * len(rows)
     at = 0
-    for block in _weak_order(range(len(firsts)), edges):
+    for block, inside in _weak_order(range(len(firsts)), edges, (), itertools.count(1)):
         end = firsts[block + 1] if block + 1 < len(firsts) else len(rows)
         for row in range(firsts[block], end):
-            place[row] = at
+            place[row], loops[row] = at, inside
             at += 1
-    return place
+    return place, loops
 
 
 def _blocks(rows: Sequence[str], machine: str) -> tuple[list[int], list[list[int]]]:
@@ -69,18 +79,22 @@ def _blocks(rows: Sequence[str], machine: str) -> tuple[list[int], list[list[int
     return firsts, [after if block in reached else [] for block, after in enumerate(edges)]
 
 
-def _weak_order(blocks: Sequence[int], edges: Sequence[Sequence[int]]) -> list[int]:
-    """The blocks, loops kept together and each begun at its head."""
-    order: list[int] = []
+def _weak_order(
+    blocks: Sequence[int], edges: Sequence[Sequence[int]], inside: Loops, numbers: Iterator[int]
+) -> list[tuple[int, Loops]]:
+    """The blocks, loops kept together and each begun at its head, and the loops that each is in."""
+    order: list[tuple[int, Loops]] = []
     for part in _components(blocks, edges):
         if len(part) == 1:
-            order += part
+            itself = part[0] in edges[part[0]]
+            order.append((part[0], (*inside, next(numbers)) if itself else inside))
             continue
         members = set(part)
         # The head is where the loop is entered. (Of a loop that nothing enters: its first block.)
         entered = [b for a, after in enumerate(edges) if a not in members for b in after if b in members]
         head = min(entered or part)
-        order += [head, *_weak_order([b for b in part if b != head], edges)]
+        here = (*inside, next(numbers))
+        order += [(head, here), *_weak_order([b for b in part if b != head], edges, here, numbers)]
     return order
 
 
@@ -124,4 +138,4 @@ def _components(blocks: Sequence[int], edges: Sequence[Sequence[int]]) -> list[l
     return found[::-1]
 
 
-__all__ = ["program_order"]
+__all__ = ["Loops", "program_order", "program_structure"]

@@ -21,9 +21,11 @@ SMALL = Problem(N=20, d=33, causal="br")
 
 
 def fitting(kernel: Kernel, p: Problem, t: Tiling) -> tuple[Problem, Tiling]:
-    """These, or the nearest that a kernel takes which reads several numbers at a time or has larger tiles."""
-    tries = ((q, tiles) for tiles in (t, Tiling(16, 16), Tiling(32, 32)) for q in (p, p.replace(d=36)))
-    return next((q, tiles) for q, tiles in tries if kernel.complaint(q, tiles, GPUS[DEFAULT_GPU]) is None)
+    """These, or the nearest that a kernel takes which reads several numbers at a time, or has tiles of its own."""
+    tiles = [t, Tiling(16, 16), Tiling(32, 32), *(Tiling(*pair) for pair in kernel.tiles)]
+    asked = p.replace(dtype=kernel.dtypes[0])
+    tries = ((asked.replace(d=d), one) for one in tiles for d in (p.d, 36, 64))
+    return next((q, one) for q, one in tries if kernel.complaint(q, one, GPUS[DEFAULT_GPU]) is None)
 
 
 def steps(kernel: Kernel, p: Problem, t: Tiling, cache: Path, launch: int, block: int, warp: int) -> tuple[Stop, ...]:

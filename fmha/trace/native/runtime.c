@@ -41,6 +41,8 @@ typedef struct {
 // ---- made by the builder, beside the kernels -------------------------------------------------------------------------
 extern void (*const fmha_kernels[])(void** arguments);
 extern const u64 fmha_statics[];  // address, bytes of each `__shared__` variable with a size; 0 at the end
+enum { MAX_DEPTH = 8 };
+extern const u16 fmha_loops[][MAX_DEPTH];  // of each site: the loops that it is in, from the outermost; 0: no further one
 extern char fmha_dynamic[];       // what `extern __shared__` names
 enum { FLOP_KINDS = 5 };
 extern u64 fmha_flops[][FLOP_KINDS];  // by line of the source
@@ -714,9 +716,36 @@ static void count_request(u32 what, const u32* at, const u8* lane, u32 n) {
     }
 }
 
+// Where a lane is: a site, and how often it has come back to the head of each loop around it since its warp was together.
+// is_next: the site is that of its next access; otherwise of its last.
+typedef struct {
+    u32 rounds[MAX_DEPTH], site, is_next;
+} Way;
+static Way ways[MAX_THREADS];
+static u32 together_at[MAX_THREADS / 32];  // of a warp: the last site of what was done when its logs were used up
+static u8 is_underway[MAX_THREADS / 32];   // its logs were not used up: its ways go on
+
+static void go_on(Way* way, u32 site) {
+    const u16 *from = fmha_loops[way->site], *to = fmha_loops[site];
+    u32 same = 0;
+    while (same < MAX_DEPTH && from[same] && from[same] == to[same]) same++;
+    for (u32 k = same; k < MAX_DEPTH; k++) way->rounds[k] = 0;
+    if (site <= way->site && same) way->rounds[same - 1]++;
+    way->site = site;
+}
+
+// Whether a lane is behind another: in an earlier round of a loop that both are in, or else at what stands first.
+static int is_behind(const Way* a, const Way* b) {
+    const u16 *x = fmha_loops[a->site], *y = fmha_loops[b->site];
+    for (u32 k = 0; k < MAX_DEPTH && x[k] && x[k] == y[k]; k++)
+        if (a->rounds[k] != b->rounds[k]) return a->rounds[k] < b->rounds[k];
+    return a->site < b->site;
+}
+
 // The lanes of a warp wait: what they did becomes requests. The warp goes through its program as the hardware does: of
-// the accesses that come next in each lane, the one that stands first in the program is done, by all lanes that are
-// there. So lanes that took a branch catch up with those that did not, and a loop is left by all together.
+// the accesses that come next in each lane, the one that is furthest behind is done, by all lanes that are there. So
+// lanes that took a branch catch up with those that did not, a round of a loop is ended by all before one begins the
+// next, and a loop is left by all together.
 // Logs are used up, unless one was full: what a lane did beyond the last access in it has to wait for the rest.
 static void take_logs(u32 warp) {
     Fiber* lane = fibers + warp * 32;
@@ -735,6 +764,8 @@ static void take_logs(u32 warp) {
         shortest = m < shortest ? m : shortest;
     }
     if (!n) return;
+    if (is_underway[warp]) shortest = 0;
+    Way all = {{0}, together_at[warp], 0};
     for (; i < shortest; i++) {  // most often all lanes go the same way
         u32 what = next[0]->what, differs = 0;
         for (u32 l = 0; l < n; l++) {
@@ -744,24 +775,42 @@ static void take_logs(u32 warp) {
         if (differs) break;
         count_request(what, at, number, n);
         for (u32 l = 0; l < n; l++) next[l]++;
+        go_on(&all, what >> 4);
     }
+    if (!is_underway[warp])
+        for (u32 l = 0; l < lanes; l++) ways[warp * 32 + l] = all;
+    Way* way[32];
+    for (u32 l = 0; l < n; l++) {
+        way[l] = &ways[warp * 32 + number[l]];
+        if (next[l] == end[l] || way[l]->is_next) continue;
+        go_on(way[l], next[l]->what >> 4);
+        way[l]->is_next = 1;
+    }
+    together_at[warp] = all.site;
     for (int is_open = 1;;) {
-        u32 what = ~0u, m = 0;
+        u32 first = ~0u, m = 0;
         for (u32 l = 0; l < n; l++) {
-            if (next[l] < end[l]) what = next[l]->what < what ? next[l]->what : what;
+            if (next[l] < end[l]) first = first == ~0u || is_behind(way[l], way[first]) ? l : first;
             else if (lane[number[l]].state == LOG_FULL) is_open = 0;
         }
-        if (!is_open || what == ~0u) break;
+        if (!is_open || first == ~0u) break;
+        u32 what = next[first]->what;
+        Way here = *way[first];
         for (u32 l = 0; l < n; l++) {
-            if (next[l] == end[l] || next[l]->what != what) continue;
+            if (next[l] == end[l] || next[l]->what != what || is_behind(&here, way[l])) continue;
             at[m] = next[l]++->at;
             who[m++] = number[l];
+            way[l]->is_next = next[l] < end[l];
+            if (way[l]->is_next) go_on(way[l], next[l]->what >> 4);
         }
         count_request(what, at, who, m);
+        together_at[warp] = what >> 4;
     }
+    is_underway[warp] = 0;
     for (u32 l = 0; l < n; l++) {
         Fiber* f = &lane[number[l]];
         size_t rest = (size_t)(end[l] - next[l]);
+        if (rest || f->state == LOG_FULL) is_underway[warp] = 1;
         if (rest && next[l] != f->log) memmove(f->log, next[l], rest * sizeof *f->log);
         f->next = f->log + rest;
     }
@@ -811,6 +860,8 @@ static void run_block(u32 block) {
     is_broken = 0;
     barriers = 0;
     memset(warp_operations, 0, sizeof warp_operations);
+    memset(together_at, 0, sizeof together_at);
+    memset(is_underway, 0, sizeof is_underway);
     for (u32 t = 0; t < threads; t++) {
         Fiber* f = &fibers[t];
         Access* log = f->log;
