@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fmha.problem import Problem, Tiling
 
-_BARRIER = re.compile(r"^\s*(?P<taken>__syncthreads\(\);)\s*(?://\s*(?P<why>.*\S))?\s*$")
+_BARRIER = re.compile(r"^\s*(?:if \(.*\) )?(?P<taken>__syncthreads\(\);)\s*(?://\s*(?P<why>.*\S))?\s*$")
 
 # What is taken out of a line, what stands there instead, and what the bound is good for.
 _BOUNDS: tuple[tuple[re.Pattern[str], str, str], ...] = (
