@@ -9,7 +9,7 @@ import pytest
 
 from fmha.errors import BuildError
 from fmha.trace.assembly import FLOP_KINDS, RED_ZONE, Assembly, Site, prepare
-from fmha.trace.order import program_order
+from fmha.trace.order import program_order, program_structure
 
 X86_ELF = """
 	.file	"kernels.cpp"
@@ -271,3 +271,38 @@ def test_straight_code_keeps_its_order_and_functions_follow_one_another() -> Non
     rows = "first:\n\tnop\n\tcall\tsecond\n\tnop\n\tret\nsecond:\n\tnop\n\tret".splitlines()
     assert program_order(rows, "x86_64") == [*range(len(rows))]
     assert program_order([], "x86_64") == []
+
+
+def test_loops_are_known_from_the_flow_whatever_the_layout_is() -> None:
+    """Two loops in one, the second of which is a row that jumps to itself; the first lies behind the function's end."""
+    text = """
+kernel:
+	nop	# before
+	jmp	.Lhead
+.Lhead:
+	nop	# outer
+	cmpl	$1, %eax
+	je	.Lfar
+.Lback:
+	nop	# outer too
+.Lself:
+	nop	# inner two
+	jne	.Lself
+	nop	# outer again
+	jne	.Lhead
+	nop	# after
+	ret
+.Lfar:
+	nop	# inner one
+	jne	.Lfar
+	jmp	.Lback
+"""
+    rows = text.splitlines()
+    _, loops = program_structure(rows, "x86_64")
+    told = {found[1]: loops[n] for n, row in enumerate(rows) if (found := re.search(r"# (.+)", row))}
+    assert told["before"] == told["after"] == ()
+    (outer,) = told["outer"]
+    assert told["outer too"] == told["outer again"] == (outer,)
+    assert told["inner one"][0] == told["inner two"][0] == outer
+    assert len(told["inner one"]) == len(told["inner two"]) == 2
+    assert len({outer, told["inner one"][1], told["inner two"][1]}) == 3
