@@ -2,8 +2,10 @@
 
 Starts the app, then measures on "Tiles in motion": the time from a key press on a slider to the new picture, and
 the frames while playing, at the default size and at 64 x 64 tiles, in two window sizes, with and without telling
-Python the step; and for every page the time to its first picture on a warm server. Prints a table with the limits
-that the app holds itself to, and writes `.measure/ui.json`. Run it on a quiet machine; the load is printed.
+Python the step; for every page the time to its first picture on a warm server; and the time from the start of the
+server, which nobody has used yet, to the first moving picture in a browser that has nothing of the app. Prints a table
+with the limits that the app holds itself to, and writes `.measure/ui.json`. Run it on a quiet machine; the load is
+printed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ PROBLEMS: dict[str, tuple[str, float, tuple[float, float], tuple[float, float]]]
     "default": ("", 150, (150, 250), (17, 17)),
     "64x64 tiles": ("N=512&Br=8&Bc=8", 1536, (250, 400), (17, 34)),
 }
-FIRST_PICTURE_S = 2.5
+FIRST_PICTURE_S, FIRST_MOVE_S = 2.5, 4.0
 SLIDERS = ("seed", "head", "d", "N")  # the first of these that the page has is moved
 
 WATCH = """
@@ -154,6 +156,22 @@ def measure_first_pictures(browser: Browser, base: str, repeats: int) -> list[di
     return rows
 
 
+def measure_starts(browser: Browser, repeats: int) -> list[dict[str, Any]]:
+    """Seconds from the command that `make run` ends with to the player of the first page moving by itself."""
+    moving = "window.__fmhaPlayer?.controller.state.playing && window.__fmhaPlayer.controller.state.t > 0"
+    times = []
+    for _ in range(repeats):
+        page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        start = time.perf_counter()
+        with serve() as base:
+            page.goto(base, wait_until="commit")
+            page.wait_for_function(moving, polling=20, timeout=60_000)
+            times.append(time.perf_counter() - start)
+            page.context.close()
+    row = {"problem": "start", "window": "1280x800", "what": "first moving picture, median, s"}
+    return [{**row, "value": quantile(times, 0.5), "limit": FIRST_MOVE_S}]
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [f"{'problem or page':<18}{'window':<11}{'what':<42}{'measured':>10}{'limit':>8}"]
     for row in rows:
@@ -169,13 +187,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of playing a measurement (5)")
     parser.add_argument("--repeats", type=int, default=3, help="loads of each page (3)")
     parser.add_argument("--pages-only", action="store_true", help="only the first pictures")
+    parser.add_argument("--starts-only", action="store_true", help="only the start of the app")
     parser.add_argument("--out", type=Path, default=ROOT / ".measure" / "ui.json", help="the JSON file")
     args = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
         print("No Chromium was found. Install it, or name it in FMHA_CHROMIUM.", file=sys.stderr)
         return 2
-    with serve() as base, sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGS)
         machine = {
             "date": time.strftime("%Y-%m-%d"),
@@ -185,10 +204,13 @@ def main() -> int:
             "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         }
         print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
-        Visit(browser.new_page(), base).open("/")  # from here on the server is warm
-        rows = measure_first_pictures(browser, base, args.repeats)
-        if not args.pages_only:
-            rows += measure_player(browser, base, args.changes, args.seconds)
+        rows = measure_starts(browser, args.repeats)
+        if not args.starts_only:
+            with serve() as base:
+                Visit(browser.new_page(), base).open("/")  # from here on the server is warm
+                rows += measure_first_pictures(browser, base, args.repeats)
+                if not args.pages_only:
+                    rows += measure_player(browser, base, args.changes, args.seconds)
         browser.close()
     print(table(rows))
     args.out.parent.mkdir(parents=True, exist_ok=True)

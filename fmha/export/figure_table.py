@@ -24,13 +24,15 @@ def figure_csv(fig: go.Figure) -> str:
     """One row for each point or cell of each trace, with a heading.
 
     Columns: `series` (the trace's name), x and y under the titles of their axes where all traces share them, and where
-    a trace has them `z` (a heat map's value), `error_x`, `error_y`, `base` (of bars) and `text`.
+    a trace has them `z` (a heat map's value, or its name where the layout's `meta["z"]` lists names), `error_x`,
+    `error_y`, `base` (of bars) and `text`.
     """
     figure: dict[str, Any] = fig.to_dict()
     layout = figure.get("layout", {})
     traces = [(trace, _points(trace)) for trace in figure.get("data", [])]
     traces = [(trace, points) for trace, points in traces if points]
     used = [name for name in _EXTRA if any(_cell(point.get(name)) for _, points in traces for point in points)]
+    names = (layout.get("meta") or {}).get("z")
     x, y = (_heading(axis, [trace for trace, _ in traces], layout) for axis in "xy")
     if x == y:
         x, y = "x", "y"
@@ -40,7 +42,8 @@ def figure_csv(fig: go.Figure) -> str:
     for trace, points in traces:
         name = _plain(trace.get("name") or "")
         for point in points:
-            writer.writerow([name, *(_cell(point.get(column)) for column in ("x", "y", *used))])
+            shown = point | {"z": names[int(point["z"])]} if names and "z" in point else point
+            writer.writerow([name, *(_cell(shown.get(column)) for column in ("x", "y", *used))])
     return stream.getvalue()
 
 
@@ -53,7 +56,7 @@ def _points(trace: dict[str, Any]) -> list[dict[str, Any]]:
         words = _grid(text)
         for r, row in enumerate(z):
             for c, value in enumerate(row):
-                point = {"x": xs[c] if xs and c < len(xs) else c, "y": ys[r] if ys and r < len(ys) else r, "z": value}
+                point = {"x": _at(trace, "x", xs, c), "y": _at(trace, "y", ys, r), "z": value}
                 if words is not None:
                     point["text"] = words[r][c]
                 points.append(point)
@@ -66,6 +69,13 @@ def _points(trace: dict[str, Any]) -> list[dict[str, Any]]:
         point = {name: column[k] for name, column in columns.items() if column is not None and k < len(column)}
         points.append({"x": k if xs is None else None, "y": k if ys is None else None} | point)
     return [point for point in points if _cell(point["x"]) and _cell(point["y"])]
+
+
+def _at(trace: dict[str, Any], axis: str, places: list[Any] | None, k: int) -> Any:
+    """The place of column or row k of a heat map: listed, evenly spaced, or its number."""
+    if places and k < len(places):
+        return places[k]
+    return (trace.get(f"{axis}0") or 0) + k * (trace.get(f"d{axis}") or 1)
 
 
 def _list(value: Any) -> list[Any] | None:

@@ -148,6 +148,7 @@ def gantt(
         colorscale=[[e, c] for i, c in enumerate(colors) for e in (i / len(colors), (i + 1) / len(colors))],
         hovertemplate=f"SM %{{y:.0f}} at %{{x:,.4~g}} {unit}<extra></extra>",
     )  # fmt: skip
+    fig.layout["meta"] = {"z": ["idle", "waits", *(phase.maths for phase in PHASES)]}  # for its numbers as CSV
     present = set(np.flatnonzero(np.bincount(drawn.cells.ravel(), minlength=len(colors))).tolist())
     words = role_words([p for p in blocks.phases if FIRST_PHASE + p in present])
     _legend(fig, [(word, theme.color(role)) for role, word in words.items()])

@@ -12,11 +12,19 @@ import plotly.graph_objects as go
 import pytest
 
 from fmha import export
+from fmha.banks import picture
+from fmha.events import PHASES
+from fmha.figures import gantt
+from fmha.figures.bank_picture import bank_picture
 from fmha.figures.heatmap import attention_map
 from fmha.figures.memory_levels import levels, size_and_speed
 from fmha.figures.running_rows import running_rows
+from fmha.figures.sector_picture import sector_picture, sectors
 from fmha.figures.softmax_bars import scores_to_weights
+from fmha.figures.touched import touched
+from fmha.gantt_map import gantt_map, whole
 from fmha.hardware import GPUS
+from fmha.spans import blocks_of, idle_areas, waves_of
 from tests.export.support import made, node
 
 JS = 'import { figureCsv } from "./fmha/chart/frontend/csv.mjs";\n'
@@ -61,6 +69,15 @@ def figures() -> Iterator[tuple[str, go.Figure]]:
     yield "speed", size_and_speed(GPUS.values(), "H200")
     yield "map", attention_map(np.eye(5) / 3)
     yield "rows", running_rows(run.m[0, 0, :8], 0, [1], 3, {})
+    blocks = blocks_of(run.events, 4)
+    view = whole(blocks)
+    yield "timeline", gantt.gantt(gantt_map(run.events, blocks, view), blocks, idle_areas(blocks), waves_of(blocks))
+    near = gantt.bars(run.events, blocks, view, idle_areas(blocks), waves_of(blocks))
+    assert near is not None
+    yield "close-up", near
+    yield "banks", bank_picture(picture([132 * lane for lane in range(32)]))
+    yield "sectors", sector_picture(sectors([4 * lane for lane in range(32)], 4))
+    yield "touched", touched([(row, 3) for row in range(32)], 32, 64)
     yield "bars", scores_to_weights(["a", "b", "c"], [2.0, 1.0, 0.5], [0.5, 0.3, 0.2])
 
 
@@ -94,7 +111,16 @@ def test_the_browser_writes_the_same_text() -> None:
         assert got == wanted, name
 
 
-@pytest.mark.parametrize("name", ["speed", "rows", "map"])
+def test_a_timeline_names_its_phases() -> None:
+    head, *rows = rows_of(dict(figures())["timeline"])
+    words = {row[head.index("z")] for row in rows if row[head.index("z")]}
+    run = made()
+    assert words <= {"idle", "waits", *(phase.maths for phase in PHASES)} and len(words) > 5
+    times = [float(row[1]) for row in rows if row[head.index("z")]]
+    assert head[1:3] == ["time, ns", "SM"] and max(times) == pytest.approx(1e3 * run.events["t1"].max(), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["speed", "rows", "map", "timeline", "close-up", "banks"])
 def test_tables_of_the_apps_figures_are_rectangular(name: str) -> None:
     table = rows_of(dict(figures())[name])
     assert len(table) > 5 and {len(row) for row in table} == {len(table[0])}

@@ -11,10 +11,14 @@ export function figureCsv({ data, layout }) {
   const used = EXTRA.filter((name) => traces.some(({ points }) => points.some((point) => cell(point[name]))));
   let [x, y] = ['x', 'y'].map((axis) => heading(axis, traces, layout));
   if (x === y) [x, y] = ['x', 'y'];
+  const names = layout.meta?.z; // of a heat map whose values stand for words
   const rows = [['series', x, y, ...used]];
   for (const { trace, points } of traces) {
     const name = plain(trace.name ?? '');
-    for (const point of points) rows.push([name, ...['x', 'y', ...used].map((column) => cell(point[column]))]);
+    for (const point of points) {
+      const shown = names && 'z' in point ? { ...point, z: names[point.z] } : point;
+      rows.push([name, ...['x', 'y', ...used].map((column) => cell(shown[column]))]);
+    }
   }
   return rows.map((row) => row.map(quoted).join(',') + '\n').join('');
 }
@@ -28,7 +32,7 @@ function pointsOf(trace) {
     const words = grid(trace.text);
     z.forEach((row, r) =>
       row.forEach((value, c) => {
-        const point = { x: xs && c < xs.length ? xs[c] : c, y: ys && r < ys.length ? ys[r] : r, z: value };
+        const point = { x: at(trace, 'x', xs, c), y: at(trace, 'y', ys, r), z: value };
         if (words) point.text = words[r][c];
         points.push(point);
       }),
@@ -43,6 +47,12 @@ function pointsOf(trace) {
     points.push(point);
   }
   return points.filter((point) => cell(point.x) && cell(point.y));
+}
+
+/** The place of column or row k of a heat map: listed, evenly spaced, or its number. */
+function at(trace, axis, places, k) {
+  if (places && k < places.length) return places[k];
+  return (trace[`${axis}0`] ?? 0) + k * (trace[`d${axis}`] || 1);
 }
 
 /** A column of numbers or words; null where there is none. */
