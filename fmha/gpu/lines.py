@@ -23,7 +23,7 @@ from typing import Any
 from fmha.errors import FmhaError, GpuError, InputError
 from fmha.gpu import counters
 from fmha.gpu.counters import Counted
-from fmha.kernels import KERNELS, kernel
+from fmha.kernels import KERNELS, Kernel, included, kernel
 from fmha.line_counts import LineCount, LineCounts, by_line, read_page
 from fmha.problem import Problem, Tiling
 
@@ -164,15 +164,15 @@ def main(given: Sequence[str] | None = None) -> int:
     """Profile and read: 0 when every run was counted, else 1."""
     parser = argparse.ArgumentParser(prog="python -m fmha.gpu.lines", description="Counts by source line on a GPU.")
     parser.add_argument("--out", required=True, type=Path, help="a folder for all that comes out")
-    parser.add_argument("--kernel", action="append", help="number or name (default: all that compute in fp32)")
+    parser.add_argument("--kernel", action="append", help="number or name (default: all that are plain CUDA in fp32)")
     parser.add_argument("--quick", action="store_true", help="the first problem only")
     parser.add_argument("--device", type=int, default=0, help="which GPU (default 0)")
     parser.add_argument("--read-again", action="store_true", help="read a folder that is there; needs no GPU")
     options = parser.parse_args(given)
     try:
-        chosen = [kernel(k) for k in options.kernel] if options.kernel else list(KERNELS.values())
+        chosen = [kernel(k) for k in options.kernel] if options.kernel else list(plain_kernels())
         settings = SETTINGS[:1] if options.quick else SETTINGS
-        runs = [Counted(k, p, t) for k in chosen if "fp32" in k.dtypes for p, t in settings if not _refused(k, p, t)]
+        runs = [Counted(k, p, t) for k in chosen for p, t in settings if not _refused(k, p, t)]
         options.out.mkdir(parents=True, exist_ok=True)
         failed = _read_all(runs, options.out) if options.read_again else _count_all(runs, options.out, options.device)
     except (FmhaError, OSError) as error:
@@ -181,7 +181,17 @@ def main(given: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _refused(chosen: Any, problem: Problem, tiling: Tiling) -> bool:
+def plain_kernels() -> tuple[Kernel, ...]:
+    """Kernels in fp32 without instructions of their own choice: of asynchronous copies and of loads for tensor cores the
+    profiler's page counts otherwise."""
+    return tuple(
+        one
+        for one in KERNELS.values()
+        if "fp32" in one.dtypes and not any("asm" in path.read_text(encoding="utf-8") for path in included(one.path))
+    )
+
+
+def _refused(chosen: Kernel, problem: Problem, tiling: Tiling) -> bool:
     from fmha.hardware import DEFAULT_GPU, GPUS
 
     return chosen.complaint(problem, tiling, GPUS[DEFAULT_GPU]) is not None

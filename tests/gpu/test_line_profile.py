@@ -107,3 +107,7 @@ def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(counters, "find", lambda: None)
     with pytest.raises(GpuError, match="not found"):
         lines.count_lines(RUN, tmp_path)
+
+
+def test_the_plain_kernels_are_those_of_the_first_rungs() -> None:
+    assert [kernel.number for kernel in lines.plain_kernels()] == ["01", "02", "03", "04", "05", "06"]

@@ -9,13 +9,13 @@ import pytest
 from fmha.errors import TraceError
 from fmha.gpu import counters, lines
 from fmha.gpu.counters import Counted
-from fmha.kernels import KERNELS, Kernel
+from fmha.kernels import Kernel
 from fmha.trace.compilers import compiler
 from tests.tools import need
 from tests.trace.agreement import agree
 from tests.trace.support import traced
 
-FP32 = [kernel for kernel in KERNELS.values() if "fp32" in kernel.dtypes]
+PLAIN = lines.plain_kernels()
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def ready(gpu: object) -> None:
     need("cxx", found)
 
 
-@pytest.mark.parametrize("kernel", FP32, ids=[kernel.number for kernel in FP32])
+@pytest.mark.parametrize("kernel", PLAIN, ids=[kernel.number for kernel in PLAIN])
 def test_lines_of_a_traced_run_are_those_of_the_gpu(ready: None, kernel: Kernel, tmp_path: Path) -> None:
     problem, tiling = lines.SETTINGS[0]
     run = Counted(kernel, problem, tiling)
