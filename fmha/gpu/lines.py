@@ -182,8 +182,8 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def plain_kernels() -> tuple[Kernel, ...]:
-    """Kernels in fp32 without instructions of their own choice: of asynchronous copies and of loads for tensor cores the
-    profiler's page counts otherwise."""
+    """Kernels in fp32 without instructions of their own choice: asynchronous copies and loads for tensor cores are
+    counted otherwise on the profiler's page."""
     return tuple(
         one
         for one in KERNELS.values()
