@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fmha.check import check, choose_rows
-from fmha.errors import GpuError, ProblemError
+from fmha.errors import GpuError, InputError, ProblemError
 from fmha.gpu.bench import Report
 from fmha.gpu.device import GpuDevice
 from fmha.gpu.launch import Buffers, Loaded
@@ -19,7 +19,7 @@ from fmha.inputs import load
 from fmha.kernels import Kernel, included
 from fmha.phases import phases
 from fmha.problem import Problem, Tiling
-from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped
+from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped, stamped_events
 
 _BUDGET = 1 << 22  # scores that are compared in float64
 
@@ -32,7 +32,8 @@ def stamp(
     The facts also hold the median time with stamps and without, in microseconds, timed in turns.
 
     Raises:
-        ProblemError: a kernel of more than one launch. GpuError: a wrong result. Otherwise as the kernel's plan.
+        ProblemError: a kernel of more than one launch, or one whose phases do not follow one another as events do.
+        GpuError: a wrong result. Otherwise as the kernel's plan.
     """
     plan = kernel.plan(problem, tiling, device.gpu)
     if len(plan.launches) != 1:
@@ -85,4 +86,20 @@ def stamp(
         input=input_name, seed=seed,
         stamped_us=times[0].median_us if times[0] else None, plain_us=times[1].median_us if times[1] else None,
     )  # fmt: skip
-    return read_stamps(words, launch.grid, facts)
+    return checked(read_stamps(words, launch.grid, facts))
+
+
+def checked(made: Stamps) -> Stamps:
+    """The same, if its phases make up the event table.
+
+    Raises:
+        ProblemError: they do not: the kernel does several of them at once.
+    """
+    try:
+        stamped_events(made)
+    except InputError:
+        raise ProblemError(
+            f"kernel {made.facts['kernel']} does not do one phase after another (it loads while it computes), so its "
+            "time stamps make no timeline: record one of kernels 02 to 06."
+        ) from None
+    return made

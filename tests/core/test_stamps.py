@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fmha import Problem, Tiling
-from fmha.errors import InputError
+from fmha.errors import InputError, ProblemError
 from fmha.events import CODE, emit
+from fmha.gpu.stamping import checked
 from fmha.kernels import KERNELS
 from fmha.phases import groups, phase_at, phases
 from fmha.stamp_files import MOST_BYTES, from_bytes, open_stamps, save
@@ -203,3 +204,17 @@ def test_there_is_room_for_the_stamps_of_many_rows() -> None:
     p = Problem(N=100, d=8)
     assert room_for(p, Tiling(32, 32), 1024) >= 8 * 4 + 8
     assert room_for(p, Tiling(64, 32), 256) >= (4 + 3 * 8) * 4 + 8
+
+
+def test_a_kernel_that_does_several_phases_at_once_is_refused() -> None:
+    """Its stamps are read, but they are no timeline: V is begun before S, K of the next tile after it."""
+    p, t = Problem(N=8, d=8), Tiling(8, 8)
+    names = [phase.maths for phase in phases(KERNELS["07"].source())]
+    order = np.arange(len(names), dtype=np.uint8)
+    stamps = Stamps(
+        as_facts(p, t, kernel="07", phases=names), np.zeros(1, np.int32), np.zeros(1), np.array([99.0]),
+        np.array([0, len(order)]), order.astype(np.float64), order,
+    )  # fmt: skip
+    with pytest.raises(ProblemError, match="kernel 07 does not do one phase after another"):
+        checked(stamps)
+    assert checked(kept(p, t)).problem == p
