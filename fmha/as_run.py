@@ -160,8 +160,9 @@ def stretched(events: NDArray[np.void], span_us: float) -> NDArray[np.void]:
 class Spread:
     """What a timeline says in numbers. span_us: of all; visit_us: median time of a visit of a K/V tile, with what the
     block does before and after it; worker_us: median of a worker; spread: of the middle 80 % of workers of one length,
-    their range over their median; idle: share of SMs x time without a block; places: blocks at once on an SM; shares:
-    of the workers' time, by phase."""
+    their range over their median; idle: share of SMs x time without a block; places: blocks at once on an SM;
+    between_us: median time from a block's last phase to the first of the next one in its place, None where none follows;
+    shares: of the workers' time, by phase."""
 
     span_us: float
     visit_us: float
@@ -169,6 +170,7 @@ class Spread:
     spread: float
     idle: float
     places: int
+    between_us: float | None
     shares: dict[str, float]
 
 
@@ -180,9 +182,13 @@ def spread_of(blocks: Blocks, idle: float) -> Spread:
     total = blocks.by_phase.sum(axis=0)
     whole = float(total.sum()) or 1.0
     shares = {PHASES[p].code: float(total[p]) / whole for p in blocks.phases}
+    order = np.lexsort((blocks.t0, blocks.lane, blocks.sm))
+    same = (np.diff(blocks.sm[order]) == 0) & (np.diff(blocks.lane[order]) == 0)
+    between = (blocks.t0[order][1:] - blocks.t1[order][:-1])[same]
     return Spread(
         blocks.span, float(np.median(lasts / blocks.visits)), float(np.median(lasts)),
-        float((high - low) / (np.median(alike) or 1.0)), idle, blocks.lanes, shares,
+        float((high - low) / (np.median(alike) or 1.0)), idle, blocks.lanes,
+        float(np.median(between)) if len(between) else None, shares,
     )  # fmt: skip
 
 

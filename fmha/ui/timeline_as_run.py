@@ -140,6 +140,9 @@ def rows(both: Both) -> list[dict[str, str]]:
         ("SMs without a worker", _share(ran.idle), _share(said.idle), ""),
         ("workers on an SM at once", f"{ran.places}", f"{said.places}", ""),
     ]
+    if ran.between_us is not None and said.between_us is not None:
+        model = format_time_us(said.between_us) if said.between_us > 1e-6 else "0"
+        made.append(("from a worker's last phase to the next one's first", format_time_us(ran.between_us), model, ""))
     return [{"": a, AS_RUN: b, PREDICTED: c, f"{AS_RUN} / {PREDICTED}": d} for a, b, c, d in made]
 
 
