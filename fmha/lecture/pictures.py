@@ -146,12 +146,28 @@ PICTURES: dict[str, Picture] = {
             "hbm-traffic",
         ),
         Picture(
+            "timeline", "which SM does what when: blocks, phases, waves, the tail",
+            {
+                "N": _numbers(powers_of_two(128, 4096), 1024, "Sequence length N"),
+                "d": _numbers((16, 32, 64, 128, 256), 64, "Head dimension d"),
+                "H": Setting(Range(1, 64), 16, "Heads H"),
+                "B": _numbers(powers_of_two(1, 16), 1, "Batch B"),
+                "dtype": _choice("fp32", "Data type", {name: name for name in ("fp32", "fp16", "bf16")}),
+                "Br": _numbers((16, 32, 64, 128), 32, "Q tile rows Br"),
+                "Bc": _numbers((16, 32, 64, 128), 32, "K/V tile rows Bc"),
+                "order": _choice("q-outer", "Loop order", {name: name for name in ("q-outer", "kv-outer")}),
+                "causal": _CAUSAL,
+                "gpu": _GPU,
+            },
+            "timeline",
+        ),
+        Picture(
             "source", "a kernel's source, one phase marked",
             {
                 "kernel": _choice("02", "Kernel", {number: k.file for number, k in KERNELS.items()}),
                 "part": Setting(Range(1, 20), 1, "Phase of the source"),
             },
-            "kernel-lab",
+            "inside-the-kernel",
         ),
         Picture(
             "times", "recorded times of our kernels and of libraries",

@@ -8,6 +8,9 @@ from typing import Any
 
 from fmha import Tiling, simulate, traffic
 from fmha.capacity import held_bytes, largest_n
+from fmha.errors import LimitError
+from fmha.events import emit, most_events
+from fmha.figures.gantt import gantt
 from fmha.figures.heatmap import attention_map
 from fmha.figures.kernel_times import kernel_times, timed
 from fmha.figures.layout_bhnd import memory_layout, offset
@@ -20,6 +23,7 @@ from fmha.figures.softmax_bars import scores_to_weights
 from fmha.figures.traffic_vs_n import traffic_vs_n
 from fmha.figures.words import weighted_words
 from fmha.figures.worked_steps import ghost, worker_steps
+from fmha.gantt_map import gantt_map, whole
 from fmha.hardware import GPUS
 from fmha.inputs import sentence, worked_example
 from fmha.kernels import kernel
@@ -40,9 +44,12 @@ from fmha.picture.parts import Beside, Chart, Drawing, Maths, Note, Origin, Part
 from fmha.problem import Problem
 from fmha.reference import scores, weights
 from fmha.softmax import safe
+from fmha.spans import blocks_of, idle_areas, shares_of, waves_of
+from fmha.timeline import clock
 from fmha.traffic import closed_form, compulsory_bytes
 from fmha.units import format_bytes, format_ratio, format_time_us
 
+MOST_EVENTS = 700_000  # of a timeline: a third of a second
 LENGTHS = [2**e for e in range(7, 21)]
 _ABOVE, _BELOW = 9, 22  # lines of a source shown around the phase that is marked
 _CODE_STYLE = """<style>
@@ -216,6 +223,33 @@ def _traffic(s: Settings) -> Iterator[Part]:
     yield _said(problem, Br=tiling.Br, Bc=tiling.Bc)
 
 
+def _timeline(s: Settings) -> Iterator[Part]:
+    problem, tiling, gpu = problem_of(s), tiling_of(s), GPUS[s["gpu"]]
+    most = most_events(problem, tiling, s["order"])
+    if most > MOST_EVENTS:
+        raise LimitError(
+            f"this timeline has up to {most:,} events, and a picture of a lecture shows {MOST_EVENTS:,}: try a smaller "
+            "N or H, or larger tiles."
+        )
+    events = clock(emit(problem, tiling, s["order"]), gpu, problem.dtype, gpu.sms, copy=False)
+    blocks = blocks_of(events, gpu.sms)
+    said = f"{len(blocks.worker):,} blocks on {gpu.sms} SMs, {format_time_us(blocks.span)} in all"
+    idle = shares_of(events, blocks).idle
+    yield Words(f"**{said}**; of SMs x time {idle:.0%} has no block.")
+    cells = gantt_map(events, blocks, whole(blocks))
+    drawn = gantt(cells, blocks, idle_areas(blocks), waves_of(blocks))
+    yield Chart(drawn, "timeline", f"{said}; {idle:.0%} of SMs x time has no block.")
+    if cells.how == "blocks":
+        together = "A block's visits are too narrow to be seen apart: each phase of a bar stands for all of its kind. "
+    else:
+        together = ""
+    yield _said(problem, Br=tiling.Br, Bc=tiling.Bc, causal=problem.causal or "none", GPU=gpu.name)
+    yield Words(
+        f"{together}Times follow a simple cost, bytes and FLOPs over an SM's share: they are no measurement.",
+        quiet=True,
+    )
+
+
 def _source(s: Settings) -> Iterator[Part]:
     source = kernel(s["kernel"])
     lines, found = source.source().splitlines(), phases(source.source())
@@ -271,6 +305,7 @@ def _said(problem: Problem, **more: object) -> Words:
 _PARTS: Mapping[str, Callable[[Settings], Iterator[Part]]] = {
     "none": _none, "player": _player, "words": _words, "map": _map, "softmax": _softmax, "heads": _heads,
     "memory": _memory, "levels": _levels, "naive": _naive, "row": _row, "worked": _worked, "traffic": _traffic,
+    "timeline": _timeline,
     "source": _source, "times": _times,
 }  # fmt: skip
 

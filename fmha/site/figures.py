@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fmha.events import emit
-from fmha.figures.gantt import gantt
 from fmha.figures.tile_cells import NAMES, shown, tile_cells
-from fmha.gantt_map import gantt_map, whole
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.lecture.pictures import PICTURES
 from fmha.measurement import shipped
 from fmha.picture.book import parts
 from fmha.picture.parts import Chart, Part, Words
-from fmha.problem import Problem, Tiling
+from fmha.problem import Problem
 from fmha.site import show
 from fmha.site.frame import page
 from fmha.site.text import html_of
-from fmha.spans import blocks_of, idle_areas, waves_of
 from fmha.tile_designs import presets
 from fmha.tilemap import Metric, tile_map
-from fmha.timeline import clock
-from fmha.units import format_time_us
 
 
 class Section(NamedTuple):
@@ -79,7 +73,7 @@ def _sections() -> Iterator[Section]:
         "Which SM does what when",
         "512 blocks on the 132 SMs of an H200, phase by phase, without a mask and with a causal one: waves, and the "
         "tail in which SMs have nothing left. Times follow a simple cost and are no measurement.",
-        (*_timeline(None), *_timeline("bottom-right")),
+        (*_picture("timeline"), *_picture("timeline", causal="br")),
     )
     yield Section(
         "A row of scores that arrives in tiles", "m, l and alpha after the third tile.", _picture("row", tile=3)
@@ -100,19 +94,6 @@ def _tiles(metric: Metric) -> Iterator[Part]:
     yield Words(f"**{NAMES[metric].capitalize()}**, best at {said}.")
     found = tile_cells(drawn, metric, (32, 32), presets(problem.d, False, gpu))
     yield Chart(found, f"tiles-{metric}", f"{NAMES[metric]} for each Br x Bc; best {said}.")
-
-
-def _timeline(causal: Any) -> Iterator[Part]:
-    problem, gpu = Problem(N=1024, H=16, d=64, causal=causal), GPUS[DEFAULT_GPU]
-    events = clock(emit(problem, Tiling(32, 32), "q-outer"), gpu, problem.dtype, gpu.sms, copy=False)
-    blocks = blocks_of(events, gpu.sms)
-    drawn = gantt_map(events, blocks, whole(blocks))
-    mask = "Causal mask" if causal else "No mask"
-    yield Words(f"**{mask}**: {len(blocks.worker):,} blocks, {format_time_us(blocks.span)} in all.")
-    yield Chart(
-        gantt(drawn, blocks, idle_areas(blocks), waves_of(blocks)), f"timeline-{causal}",
-        f"{mask}: {len(blocks.worker):,} blocks on {gpu.sms} SMs take {format_time_us(blocks.span)}.",
-    )  # fmt: skip
 
 
 __all__ = ["files"]

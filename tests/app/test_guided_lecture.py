@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fmha.lecture.library import FIRST, decks, load
+from fmha.lecture.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STEPS = load(decks()[FIRST]).steps
@@ -119,6 +120,24 @@ def test_an_own_deck_opens_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     at = lecture(deck="mine")
     assert headings(at)[0] == "Small tiles" and not at.error
     assert at.query_params["deck"] == "mine"
+
+
+def test_every_picture_can_be_in_a_deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the settings that it has if a deck gives none, presented."""
+    monkeypatch.setenv("FMHA_DECKS", str(tmp_path))
+    steps = "".join(f"---\ntitle: On {name}\npicture: {name}\n---\nOne sentence.\n" for name in PICTURES)
+    (tmp_path / "all.md").write_text(f"---\ndeck: All\n---\n{steps}")
+    for number, name in enumerate(PICTURES, 1):
+        at = lecture(deck="all", step=str(number), present="1")
+        assert headings(at)[0] == f"On {name}" and not at.error and not at.exception, name
+
+
+def test_a_timeline_of_too_many_events_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FMHA_DECKS", str(tmp_path))
+    step = "---\ntitle: Much\npicture: timeline\nN: 4096\nH: 64\nBr: 16\n---\nOne sentence.\n"
+    (tmp_path / "much.md").write_text(f"---\ndeck: Much\n---\n{step}")
+    at = lecture(deck="much")
+    assert len(at.error) == 1 and "try a smaller" in at.error[0].value
 
 
 def test_a_mistake_in_an_own_deck_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
