@@ -161,8 +161,8 @@ class Spread:
     """What a timeline says in numbers. span_us: of all; visit_us: median time of a visit of a K/V tile, with what the
     block does before and after it; worker_us: median of a worker; spread: of the middle 80 % of workers of one length,
     their range over their median; idle: share of SMs x time without a block; places: blocks at once on an SM;
-    between_us: median time from a block's last phase to the first of the next one in its place, None where none follows;
-    shares: of the workers' time, by phase."""
+    between_us: median time from a block's last phase to the first of the next one in its place, None where none
+    follows; shares: of the workers' time, by phase."""
 
     span_us: float
     visit_us: float

@@ -147,8 +147,6 @@ def provenance(run: AsRun) -> str:
             f" Median time of the kernel as it is {format_time_us(without)}, with stamps {format_time_us(with_stamps)} "
             f"({100 * (with_stamps / without - 1):+.0f} %)."
         )
-    corrected = facts.get("corrected")
-    cost += f" Corrected: {said(corrected, 200)}." if isinstance(corrected, str) else ""
     state = "the source as it is here" if run.is_of_this_source else "another version of the source"
     return (
         f"Recorded on {said(facts['device'], 40)}, driver {said(facts['driver'], 20)}, CUDA {said(facts['cuda'], 12)}, "
