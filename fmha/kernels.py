@@ -27,7 +27,7 @@ class Kernel:
 
     tiled: whether Br and Bc are chosen by the person who runs it; otherwise `tile` says what it uses. d_step: d must be
     a multiple of it. tiles: (Br, Bc) worth trying, the likeliest first. below: the number of the rung that this one
-    improves, where that is not the one before it.
+    improves, where that is not the one before it. compute: the least compute capability, where not every GPU will do.
     """
 
     number: str
@@ -44,6 +44,7 @@ class Kernel:
     d_step: int = 1
     tiles: tuple[tuple[int, int], ...] = ((32, 32), (16, 64), (64, 16), (16, 16))
     below: str = ""
+    compute: str = ""
 
     @property
     def path(self) -> Path:
@@ -66,6 +67,12 @@ class Kernel:
             raise ProblemError(
                 f"kernel {self.number} ({self.name}) takes head dimensions d up to {self.max_d}, not {problem.d}: "
                 f"choose d={self.max_d} or less."
+            )
+        if self.compute and (not gpu.is_cuda or float(gpu.compute) < float(self.compute)):
+            able = [k.number for k in KERNELS.values() if not k.compute][-1]
+            raise LimitError(
+                f"kernel {self.number} ({self.name}) needs an NVIDIA GPU of compute capability {self.compute} or "
+                f"later, and the {gpu.name} is {gpu.compute}: choose kernel {able}."
             )
         if problem.d % self.d_step:
             raise ProblemError(
@@ -122,6 +129,7 @@ def included(path: Path) -> tuple[Path, ...]:
 _TENSOR: dict[str, Any] = {
     "dtypes": ("bf16", "fp16"),
     "d_step": plans_tensor.CHUNK,
+    "compute": "8.0",
     "tiles": ((128, 64), (128, 96), (64, 64), (128, 48), (128, 32), (64, 32), (64, 128)),
 }
 
@@ -189,6 +197,18 @@ KERNELS: dict[str, Kernel] = {
             tiles=((128, 64), (64, 64), (128, 32), (64, 32), (32, 32)),
         ),
         Kernel(
+            "07",
+            "copies",
+            "Copies behind the work",
+            "K and V tiles are copied past the registers (cp.async): V while S is computed, the next K while O is.",
+            "07_copies.cu",
+            "q-outer",
+            plans.copies,
+            d_step=4,
+            tiles=((128, 64), (128, 96), (64, 64), (128, 32), (64, 32), (32, 32)),
+            compute="8.0",
+        ),
+        Kernel(
             "08",
             "mma_sync",
             "Tensor cores",
@@ -211,7 +231,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             "10",
             "async2",
-            "Copies behind the work",
+            "Two tiles at once",
             "The next K and V tiles are copied past the registers (cp.async) while this one is used.",
             "10_async2.cu",
             "q-outer",
@@ -237,6 +257,19 @@ KERNELS: dict[str, Kernel] = {
             "q-outer",
             plans_tensor.lag,
             **_TENSOR,
+        ),
+        Kernel(
+            "13",
+            "tf32x3",
+            "fp32 on tensor cores",
+            "Each fp32 number is split into two of tf32, and three of their four products are added up.",
+            "13_tf32x3.cu",
+            "q-outer",
+            plans_tensor.tf32x3,
+            d_step=4,
+            tiles=((128, 64), (128, 32), (64, 32), (64, 64), (128, 16), (64, 16)),
+            below="07",
+            compute="8.0",
         ),
     )
 }

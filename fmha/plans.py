@@ -7,7 +7,7 @@ from dataclasses import replace
 from fmha.errors import LimitError
 from fmha.hardware import Gpu
 from fmha.memory import Slot, smem_bytes, smem_complaint, smem_layout
-from fmha.plan import FLOATS, Launch, Plan, causal_offset, padded, slots, slots_bytes
+from fmha.plan import FLOATS, STRIDES, Launch, Plan, causal_offset, padded, slots, slots_bytes
 from fmha.problem import Problem, Tiling
 from fmha.traffic import Traffic, closed_form
 from fmha.units import ceil_div
@@ -84,6 +84,25 @@ def in_regs(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan
     _check_smem(held, tiling, problem.d, gpu)
     plan = _flash(problem, tiling, "in_regs", _TILE_THREADS, held, write_lse, problem.d % FLOATS == 0)
     return replace(plan, defines={**plan.defines, "HEAD_DIM": wide})
+
+
+def copies(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
+    """07: K and V copied behind the arithmetic."""
+    wide = next(columns for columns in (64, 128, 256) if columns >= problem.d)
+    for name, size, most in (("Br", tiling.Br, 64 if wide > 128 else _MOST_ROWS), ("Bc", tiling.Bc, _MOST_ROWS)):
+        if size % _SIDE or size > most:
+            near = min(most, max(_SIDE, round(size / _SIDE) * _SIDE))
+            raise LimitError(
+                f"registers: {name}={size} cannot be shared out among 16 threads a row; with d={problem.d}, {name} is "
+                f"a multiple of {_SIDE} up to {most} here: try {name}={near}."
+            )
+    Br, Bc = tiling.Br, tiling.Bc
+    held = slots(("Qi", (Br, wide + 4)), ("Kj", (Bc, wide + 4)), ("Vj", (Bc, wide)), ("Pij", (Br, Bc + 4)))
+    _check_smem(held, tiling, problem.d, gpu)
+    threads = _TILE_THREADS // 2 if wide <= 64 else _TILE_THREADS
+    plan = _flash(problem, tiling, "copies", threads, held, write_lse, problem.d % FLOATS == 0)
+    launches = tuple(replace(launch, arguments=(*launch.arguments, STRIDES)) for launch in plan.launches)
+    return replace(plan, defines={**plan.defines, "HEAD_DIM": wide}, launches=launches)
 
 
 def _flash(

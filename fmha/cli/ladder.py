@@ -205,8 +205,13 @@ def ranked(recording: Recording) -> dict[tuple[str, str, int], list[best_tiles.S
 
 
 def _counted(recording: Recording, options: argparse.Namespace) -> Recording:
-    """The recording with hardware counters in the kernels of the runs at one length, without a mask."""
-    picked = [run.problem.Nq == COUNTED_AT and run.problem.causal is None for run in recording.runs]
+    """The recording with hardware counters in the kernels of the runs at one length, without a mask; of the 16-bit
+    dtypes in one, as the other one moves the same bytes."""
+    sixteen = next((r.problem.dtype for r in recording.runs if r.problem.dtype != "fp32"), None)
+    picked = [
+        run.problem.Nq == COUNTED_AT and run.problem.causal is None and run.problem.dtype in ("fp32", sixteen)
+        for run in recording.runs
+    ]
     if not any(picked):
         picked = [True] * len(recording.runs)
     some = replace(recording, runs=tuple(run for run, yes in zip(recording.runs, picked, strict=True) if yes))

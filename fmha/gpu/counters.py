@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,14 @@ METRICS = (
     "launch__occupancy_limit_warps",
     "launch__occupancy_limit_blocks",
 )
+# Sectors that cp.async loads, and how busy tensor cores are; not every Nsight Compute knows these for every GPU.
+OPTIONAL = (
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+    "sm__inst_executed_pipe_tensor.sum",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+)
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -58,6 +67,17 @@ def missing() -> str | None:
             "install it, or put it on the PATH."
         )
     return None
+
+
+@lru_cache(maxsize=4)
+def known(ncu: str) -> tuple[str, ...]:
+    """Those of `OPTIONAL` that this Nsight Compute offers for this GPU; it refuses a run that asks for others."""
+    try:
+        done = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, errors="replace", timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    offered = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+    return tuple(name for name in OPTIONAL if name.split(".")[0] in offered)
 
 
 @dataclass(frozen=True)
@@ -96,7 +116,7 @@ def count(runs: Sequence[Counted], *, device: int = 0, timeout_s: float = 600.0)
         raise GpuError(str(missing()))
     names = sorted({name for run in runs for name in run.functions})
     command = [
-        ncu, "--clock-control", "none", "--metrics", ",".join(METRICS), "--csv", "--page", "raw",
+        ncu, "--clock-control", "none", "--metrics", ",".join((*METRICS, *known(ncu))), "--csv", "--page", "raw",
         "--print-units", "base", "--kernel-name", f"regex:^({'|'.join(names)})$",
         sys.executable, "-m", "fmha.gpu.once", json.dumps([run.asked(device) for run in runs]),
     ]  # fmt: skip
@@ -117,7 +137,7 @@ def count(runs: Sequence[Counted], *, device: int = 0, timeout_s: float = 600.0)
             "this system lets only administrators read GPU counters (ERR_NVGPUCTRPERM): run as root, or set the driver "
             "option NVreg_RestrictProfilingToAdminUsers=0."
         )
-    launches = parse(done.stdout)
+    launches = parse(done.stdout, (*METRICS, *OPTIONAL))
     expected = [name for run in runs for name in run.functions]
     if [name for name, _ in launches] != expected:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]

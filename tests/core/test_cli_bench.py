@@ -42,7 +42,7 @@ def test_the_plan_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("kernels --kernel 9", "is not known"),
+        ("kernels --kernel 99", "is not known"),
         ("kernels --kernel 02 --Br 64 --Bc 64", "at most 1,024"),
         ("kernels --kernel 02 --d 300", "d up to 256"),
         ("kernels --gpu K80", "gpu='K80' is not known"),

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from fmha import build_cache
+from fmha import Problem, Tiling, build_cache
 from fmha.errors import BuildError
 from fmha.folders import cache_folder
 from fmha.gpu import build as build_module
 from fmha.gpu import toolchain
 from fmha.gpu.build import Binary, build
 from fmha.gpu.toolchain import Compiler
+from fmha.kernels import KERNELS, Kernel
 from tests.tools import need
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = sorted((ROOT / "cuda_src").glob("*.cu"))
 SOURCE = """#include "size.cuh"
 #ifndef BR
 #define BR 1
@@ -106,17 +106,28 @@ def entries(cache: Path) -> list[Path]:
     return sorted(cache.glob(f"*{build_cache.SUFFIX}"))
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=[p.name for p in KERNELS])
-def test_every_shipped_kernel_compiles(path: Path, compiler: Compiler, tmp_path: Path) -> None:
-    made = build(path, defines={"BR": 16, "BC": 32}, arch="sm_90", cache=tmp_path, compilers=[compiler])
+def defines_of(chosen: Kernel) -> dict[str, int]:
+    """What a run with the kernel's first tiles is compiled with."""
+    return chosen.plan(chosen.fitting(Problem(N=256, d=64)), Tiling(*chosen.tiles[0])).defines
+
+
+every_kernel = pytest.mark.parametrize("chosen", KERNELS.values(), ids=[k.file for k in KERNELS.values()])
+
+
+@every_kernel
+def test_every_shipped_kernel_compiles(chosen: Kernel, compiler: Compiler, tmp_path: Path) -> None:
+    defines = defines_of(chosen)
+    made = build(chosen.path, defines=defines, arch="sm_90", cache=tmp_path, compilers=[compiler])
     assert made.cubin[:4] == b"\x7fELF" and "registers" in made.log and not made.cached and not made.notes
-    assert made.compiler == str(compiler) and "-DBR=16" in made.options
+    assert made.compiler == str(compiler) and all(
+        f"-D{name}={value}" in made.options for name, value in defines.items()
+    )
     assert "warning" not in made.log
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=[p.name for p in KERNELS])
-def test_every_shipped_kernel_compiles_without_nvcc(path: Path, nvrtc: Compiler, tmp_path: Path) -> None:
-    made = build(path, defines={"BR": 16, "BC": 32}, arch="sm_90", cache=tmp_path, compilers=[nvrtc])
+@every_kernel
+def test_every_shipped_kernel_compiles_without_nvcc(chosen: Kernel, nvrtc: Compiler, tmp_path: Path) -> None:
+    made = build(chosen.path, defines=defines_of(chosen), arch="sm_90", cache=tmp_path, compilers=[nvrtc])
     assert made.cubin[:4] == b"\x7fELF" and "registers" in made.log and made.compiler.startswith("NVRTC ")
     assert "warning" not in made.log
 
