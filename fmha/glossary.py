@@ -217,8 +217,8 @@ GROUPS: dict[str, tuple[Term, ...]] = {
            "hash."),
         _t("predicted | ~model", "Computed from sizes and limits, not measured; the page says how far it was off."),
         _t("trace | ~traced | ~played by", "A run of the kernel's source on the CPU with each access written down."),
-        _t("as run | ~time stamp | ~times", "With the times of a real run: the first thread of each block wrote down when "
-           "each phase began, and on which SM."),
+        _t("as run | ~time stamp | ~times", "With the times of a real run: the first thread of each block wrote down "
+           "when each phase began, and on which SM."),
         _t("heat strip | ~strip", "The bar beside a line of source: its share of the measure that is chosen for it."),
         _t("broken on purpose | ~take out", "A barrier or a bound is taken out of the source and the rest is run as it "
            "is: what goes wrong shows what it was there for."),
