@@ -12,7 +12,7 @@ from fmha.trace.breaking import changes
 from fmha.trace.lines import MEASURES, LineUse, by_line
 from fmha.ui import controls, trace_break, trace_source, trace_step, traced
 from fmha.ui import trace_kept as kept
-from fmha.ui.page import configuration, explained_errors, page, plain, try_this
+from fmha.ui.page import configuration, explained_errors, page, plain, prose, try_this
 from fmha.ui.trace_lines import measured_lines
 from fmha.ui.trace_verdict import verdict
 from fmha.ui.trace_words import arithmetic, line_table, phase_name, share, strip_value
@@ -105,6 +105,10 @@ def hottest(hot: list[tuple[int, int]], measure: str) -> None:
 def step(asked: Asked, run: Trace) -> int | None:
     """Step through; the source line at which it stands."""
     st.header("Step through, one warp at a time", anchor=False)
+    prose(
+        "The 32 [[lanes|lane]] of a [[warp]] ask for memory together. Device memory answers in [[sectors|sector]], shared "
+        "memory in [[wavefronts|wavefront]]; [[bank conflicts|bank conflict]] take more of them."
+    )
     try:
         here = trace_step.choose(asked, run)
     except FmhaError as error:
@@ -143,7 +147,7 @@ def main() -> None:
     page(
         "Inside the kernel",
         "**The real `.cu` file, run on this machine's CPU, with every access to memory written down:** who touches "
-        "what, what each line costs, and what goes wrong when a barrier is missing.",
+        "what, what each line costs, and what goes wrong when a [[barrier]] is missing.",
     )
     notice = st.container()
     with explained_errors():
