@@ -1,14 +1,21 @@
-"""The ladder: all kernels beside their peers on problems of one size, from a recording."""
+"""The ladder: all kernels beside their peers on problems of one size, from a recording.
+
+Recordings of the ladder are kept apart from those of `measurement.shipped()`, which sweep one kernel over lengths and
+tiles, with counters at each, and which the forecast is fitted to and held against.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from fmha.kernels import KERNELS, Kernel
-from fmha.measurement import Entry, Recording, Run, tflops
+from fmha.measurement import Entry, Recording, Run, read, tflops
 from fmha.problem import Causal, Problem
 
+SHIPPED = Path(__file__).resolve().parent / "recorded" / "ladder"
 TOKENS, HIDDEN = 16_384, 2_048  # of every problem: B N and H d, so that all take the same memory
 LENGTHS = (1024, 4096, 8192, 16384)
 DIMS = (64, 128)
@@ -16,6 +23,12 @@ MASKS: tuple[Causal | None, ...] = (None, "bottom-right")
 PEERS = ("torch-eager", "sdpa-math", "sdpa-efficient", "sdpa-flash", "sdpa-cudnn", "fa3")
 COUNTED_AT = 4096  # tokens: the length at which counters are read, without a mask, and at which tiles are tried
 TUTORIAL = "02"  # the kernel that the others are compared with
+
+
+@lru_cache(maxsize=1)
+def shipped() -> tuple[Recording, ...]:
+    """The recordings of the ladder that come with the app, by file name."""
+    return tuple(read(path.read_bytes(), path.name) for path in sorted(SHIPPED.glob("*.json")))
 
 
 def problem(N: int, d: int, causal: Causal | None = None, dtype: str = "fp32") -> Problem:
@@ -116,6 +129,7 @@ __all__ = [
     "LENGTHS",
     "MASKS",
     "PEERS",
+    "SHIPPED",
     "TOKENS",
     "TUTORIAL",
     "Best",
@@ -126,4 +140,5 @@ __all__ = [
     "problem",
     "run_of",
     "rungs",
+    "shipped",
 ]

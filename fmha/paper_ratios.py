@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fmha import ladder
 from fmha.measurement import Recording, peak_tflops, shipped, tflops
 from fmha.papers import CLAIMS, Claim, Finding, Verdict, near
 from fmha.problem import Problem
@@ -145,7 +146,7 @@ def _fa3_peak(recordings: tuple[Recording, ...]) -> Finding:
 
 def speed_claims(recordings: Iterable[Recording] | None = None) -> tuple[Claim, ...]:
     """The claims about speed, held against `recordings` (those that come with the app, when none are given)."""
-    known = shipped() if recordings is None else tuple(recordings)
+    known = (*shipped(), *ladder.shipped()) if recordings is None else tuple(recordings)
 
     def claim(id: str, paper: str, place: str, text: str, check: Callable[[tuple[Recording, ...]], Finding]) -> Claim:
         return Claim(id, paper, place, text, lambda: check(known))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fmha import ladder
 from fmha.kernels import KERNELS
-from fmha.ladder import COUNTED_AT, DIMS, LENGTHS, MASKS, Measured
-from fmha.measurement import Recording, shipped
+from fmha.ladder import COUNTED_AT, DIMS, LENGTHS, MASKS, Measured, shipped
+from fmha.measurement import Recording
 from fmha.problem import Causal
 
 README = Path(__file__).resolve().parents[2] / "README.md"

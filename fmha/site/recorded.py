@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
+from fmha import ladder
 from fmha.figures.byte_levels import dram_measured, requested_measured
 from fmha.figures.kernel_times import kernel_times, timed
 from fmha.measurement import SHIPPED, Entry, Recording, Run, peak_tflops, shipped, tflops
@@ -102,7 +103,7 @@ def _row(entry: Entry, run: Run, recording: Recording) -> list[str]:
 
 
 def _papers() -> str:
-    made = all_claims(shipped())
+    made = all_claims((*shipped(), *ladder.shipped()))
     parts = [
         "<h1>Paper check</h1>",
         '<p class="idea">Claims of the papers, computed again: the paper\'s number, ours, and a verdict with its '

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from fmha import Problem, Tiling
+from fmha import Problem, Tiling, ladder
 from fmha.errors import FmhaError
 from fmha.figures.byte_levels import byte_levels, levels
 from fmha.figures.error_cells import cells_note, error_cells
@@ -44,7 +44,7 @@ def choose(asked: live.Asked) -> tuple[Found | None, live.Outcome | None, str]:
     desk = live.desk_in(st.session_state)
     outcome = desk.outcome(asked)
     opened = desk.opened
-    recordings: tuple[Recording, ...] = (opened[1],) if opened else shipped()
+    recordings: tuple[Recording, ...] = (opened[1],) if opened else (*shipped(), *ladder.shipped())
     origin = f"Opened from {sentences.said(opened[0], 60)}" if opened else "Recorded"
     if outcome is not None:
         st.session_state.setdefault(WHICH, OWN)

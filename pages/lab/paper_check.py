@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
+from fmha import ladder
 from fmha.algorithms import WHY_THESE_TILES, fa1_tiles, flash_forward
 from fmha.figures.claim_charts import Fill, blocks, sram_blocks
 from fmha.hardware import KIB
@@ -89,7 +90,9 @@ def computed_derivation(id: str) -> Derivation | None:
 
 def checked() -> list[Row]:
     """Every claim with its finding."""
-    return [Row(c, computed(c.id) if c.id in COMPUTED else c.check()) for c in all_claims(shipped())]
+    return [
+        Row(c, computed(c.id) if c.id in COMPUTED else c.check()) for c in all_claims((*shipped(), *ladder.shipped()))
+    ]
 
 
 def overview(rows: list[Row]) -> None:
@@ -128,7 +131,11 @@ def card(row: Row) -> None:
         theirs.markdown(f":small[the paper]  \n**{plain(found.theirs)}**")
         ours.markdown(f":small[{row.how}]  \n**{plain(found.ours)}**")
         st.markdown(f"**Why:** {plain(found.why)}")
-        behind = computed_derivation(claim.id) if claim.id in COMPUTED else derivation(claim.id, shipped())
+        behind = (
+            computed_derivation(claim.id)
+            if claim.id in COMPUTED
+            else derivation(claim.id, (*shipped(), *ladder.shipped()))
+        )
         if behind is None:
             return
         with st.expander("How our number comes about"):

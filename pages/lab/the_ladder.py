@@ -12,7 +12,7 @@ from fmha.figures.roof_chart import Mark, roof_chart
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import KERNELS, Kernel, previous
 from fmha.ladder import COUNTED_AT, DIMS, HIDDEN, LENGTHS, TOKENS, Measured, Rung
-from fmha.measurement import Recording, shipped
+from fmha.measurement import Recording
 from fmha.problem import Causal
 from fmha.roofline import measured as measured_point
 from fmha.roofline import roofs
@@ -30,7 +30,7 @@ SPLIT, STACKED = "side by side", "one column"
 def recordings() -> tuple[tuple[Recording, ...], str | None]:
     """The visitor's own recording if one is open, else those that come with the app; and its name."""
     opened = live.desk_in(st.session_state).opened
-    return ((opened[1],), opened[0]) if opened else (shipped(), None)
+    return ((opened[1],), opened[0]) if opened else (ladder.shipped(), None)
 
 
 def settings() -> tuple[int, int, Causal | None, str, bool]:

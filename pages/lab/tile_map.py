@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from fmha import Problem, Tiling, formulas
+from fmha import Problem, Tiling, formulas, ladder
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
 from fmha.forecast import Forecast, forecast, time_us
 from fmha.hardware import GPUS, Gpu
@@ -45,7 +45,9 @@ def mapped(
         return Predicted(time_us=time_us(KERNELS["02"], problem, tiling, gpu, most=VISITS["time"]))
 
     models = {"l2": l2, "time": time} if design == "02" else {}
-    return tile_map(design, problem, gpu, rows, columns, model=models.get(modelled), recordings=shipped())
+    return tile_map(
+        design, problem, gpu, rows, columns, model=models.get(modelled), recordings=(*shipped(), *ladder.shipped())
+    )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import streamlit as st
 
+from fmha import ladder
 from fmha.hardware import GPUS
 from fmha.measurement import shipped
 from fmha.paper_ratios import all_claims
@@ -66,7 +67,7 @@ def recorded() -> None:
         f"{len(r.runs)} problems, N = {min(run.problem.Nq for run in r.runs):,} to "
         f"{max(run.problem.Nq for run in r.runs):,}, made {r.runs[0].made[:10]}, driver {plain(r.device.driver)}, "
         f"CUDA {plain(r.device.cuda)}"
-        for r in shipped()
+        for r in (*shipped(), *ladder.shipped())
         if r.runs
     ]
     st.markdown("\n".join(lines))
@@ -78,7 +79,7 @@ page(
     "quoted: what is said here is said in our words, and what can be computed is computed again.",
 )
 controls.notices()
-made = all_claims(shipped())
+made = all_claims((*shipped(), *ladder.shipped()))
 for heading, entries in GROUPS.items():
     st.header(heading, anchor=False)
     for entry in entries:

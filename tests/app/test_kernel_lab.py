@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fmha import measurement
+from fmha import ladder, measurement
 from fmha.figures import byte_levels
 from fmha.figures.kernel_times import timed
 from fmha.gpu.diagnosis import Diagnosis, Facts, Finding, GpuFound, judge
@@ -53,6 +53,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch, machine: Any) -> Callable[..., None
 
     def replace(*recordings: Recording) -> None:
         monkeypatch.setattr(measurement, "shipped", lambda: recordings)
+        monkeypatch.setattr(ladder, "shipped", tuple)
 
     replace()
     return replace

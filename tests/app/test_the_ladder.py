@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fmha import ladder, measurement, rungs
+from fmha import ladder, rungs
 from fmha.kernels import KERNELS
 from fmha.measurement import Recording
 from tests.ladder_support import ladder_recording, speed
@@ -22,7 +22,7 @@ EVERYTHING = ladder_recording([ladder.problem(4096, 64, None, dtype) for dtype i
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def replace(*recordings: Recording) -> None:
-        monkeypatch.setattr(measurement, "shipped", lambda: recordings)
+        monkeypatch.setattr(ladder, "shipped", lambda: recordings)
 
     return replace
 

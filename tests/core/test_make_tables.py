@@ -8,7 +8,7 @@ import pytest
 
 from fmha import ladder
 from fmha.kernels import KERNELS
-from fmha.measurement import shipped
+from fmha.ladder import shipped
 from fmha.recorded import make_tables
 from fmha.recorded.make_tables import BEGIN, END, NOTHING, README, block, ladder_tables
 from tests.ladder_support import ladder_recording, speed
