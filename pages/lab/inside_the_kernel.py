@@ -106,8 +106,8 @@ def step(asked: Asked, run: Trace) -> int | None:
     """Step through; the source line at which it stands."""
     st.header("Step through, one warp at a time", anchor=False)
     prose(
-        "The 32 [[lanes|lane]] of a [[warp]] ask for memory together. Device memory answers in [[sectors|sector]], shared "
-        "memory in [[wavefronts|wavefront]]; [[bank conflicts|bank conflict]] take more of them."
+        "The 32 [[lanes|lane]] of a [[warp]] ask for memory together. Device memory answers in [[sectors|sector]], "
+        "shared memory in [[wavefronts|wavefront]]; [[bank conflicts|bank conflict]] take more of them."
     )
     try:
         here = trace_step.choose(asked, run)

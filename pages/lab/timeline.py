@@ -368,8 +368,8 @@ def as_run(left: DeltaGenerator, right: DeltaGenerator) -> None:
 def main() -> None:
     page(
         "Timeline",
-        "**A run is a schedule:** [[blocks|thread block]] go to [[SMs|SM]] in [[waves|wave]], load and compute in turns "
-        "or at once, and in the [[tail]] some SMs have nothing left to do.",
+        "**A run is a schedule:** [[blocks|thread block]] go to [[SMs|SM]] in [[waves|wave]], load and compute in "
+        "turns or at once, and in the [[tail]] some SMs have nothing left to do.",
     )
     left, right = st.columns([4, 1], gap="medium")  # on a phone the picture comes first, then the controls
     with right:
