@@ -78,6 +78,12 @@ class AsRun:
         return " ".join(str(facts[name]) for name in ("device", "made", "kernel", "source", "problem", "tiling"))
 
     @property
+    def origin(self) -> str:
+        """Where and when it was recorded, with which source: one sentence of plain text."""
+        f = self.stamps.facts
+        return f"Recorded on {f['device']} on {f['made'][:10]}: kernel {f['kernel']}, source {f['source']}."
+
+    @property
     def title(self) -> str:
         """Device, kernel and problem in a few words."""
         return title(self.stamps)

@@ -23,11 +23,12 @@ MAX_SLICES = 400_000
 SMS, METERS = 1, 2  # process ids: one group of tracks each
 
 
-def perfetto(run: Run, l2_bytes: float | None = None, title: str = "") -> str:
+def perfetto(run: Run, l2_bytes: float | None = None, title: str = "", times: str = "") -> str:
     """The text of a trace file.
 
     Args:
         l2_bytes: with it, loads say who answered (L2 or HBM), and a counter adds up what came from HBM.
+        times: where they are from, if not from the simple cost.
 
     Raises:
         LimitError: more than `MAX_SLICES` events; viewers do not get along with such files.
@@ -46,9 +47,8 @@ def perfetto(run: Run, l2_bytes: float | None = None, title: str = "") -> str:
     trace = (
         _names(events) + _blocks(events, t0, t1) + _phases(events, t0, t1, from_hbm) + _counters(events, t1, from_hbm)
     )
-    return json.dumps(
-        {"traceEvents": trace, "displayTimeUnit": "ns", "otherData": about(run, title)}, separators=(",", ":")
-    )
+    other = about(run, title, times)
+    return json.dumps({"traceEvents": trace, "displayTimeUnit": "ns", "otherData": other}, separators=(",", ":"))
 
 
 def _us(nanoseconds: int) -> float:

@@ -60,6 +60,7 @@ def html(
     job: str | None = None,
     about: str = "",
     links: Sequence[tuple[str, str]] = (),
+    times: str = "",
 ) -> str:
     """The player of `run` as the text of one HTML file. It plays, steps and scrubs as in the app, and saves films.
 
@@ -74,6 +75,7 @@ def html(
         job: a script that the page runs too, allowed to reach the server that it came from.
         about: a sentence or two below the title, plain text.
         links: (words, address) of pages beside this one, above the title.
+        times: where the times are from, a sentence or two in plain text; by default they are those of the simple cost.
 
     Raises:
         ProblemError, LimitError: what cannot be animated; see `fmha.export.animated`.
@@ -95,7 +97,7 @@ def html(
         room = replace(scene, exact_bytes=tiles * exact_tile_bytes(now.run))
         payload = build(now.run, now.naive_events, served, room)
         head = _head(title, _setting(now, l2_bytes), about, links)
-        return _page(payload, title, head, _note(now, tiles), theme, job)
+        return _page(payload, title, head, _note(now, tiles, times), theme, job)
 
     return _longest_within(page, now.run.problem.H * now.run.tiling.Tr(now.run.problem), most_bytes, now.run)
 
@@ -173,7 +175,7 @@ def _setting(now: Played, l2_bytes: float | None) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _note(now: Played, have: int) -> str:
+def _note(now: Played, have: int, times: str) -> str:
     """What is in the file, what is not, and what its times are."""
     problem, tiling = now.run.problem, now.run.tiling
     of = problem.H * tiling.Tr(problem)
@@ -182,11 +184,13 @@ def _note(now: Played, have: int) -> str:
         if have == of
         else f"S, P, m, l, alpha and O are here for {have} of {of} Q tiles; of the others this file has pictures only."
     )
+    cost = (
+        f"Times follow a simple cost: bytes and FLOPs of each phase over one SM's share of the {now.gpu.name}, without "
+        "latency or overlap. They order the picture and are no measurement."
+    )
     return (
-        f"{numbers} Press ? for the keys, s to save a picture or a film. Times follow a simple cost: bytes and FLOPs "
-        f"of each phase over one SM's share of the {now.gpu.name}, without latency or overlap. They order the picture "
-        "and are no measurement. Requested bytes: what workers load and store beyond their shared memory. "
-        "Made with FMHA Lab."
+        f"{numbers} Press ? for the keys, s to save a picture or a film. {times or cost} Requested bytes: what workers "
+        "load and store beyond their shared memory. Made with FMHA Lab."
     )
 
 

@@ -13,6 +13,7 @@ from fmha.errors import FmhaError
 from fmha.events import MEMORIES, PHASES, TENSORS
 from fmha.simulation import Run
 
+MODEL_TIMES = "A simple cost: bytes and FLOPs of each phase over one SM's share of a GPU's peaks; no measurement."
 RESULTS = ("O", "LSE", "m", "l", "alpha")
 
 # Columns of the event table, what they hold and in which unit.
@@ -26,8 +27,8 @@ COLUMNS = {
 _NAMES = {"phase": tuple(p.code for p in PHASES), "tensor": TENSORS, "src": MEMORIES, "dst": MEMORIES}
 
 
-def about(run: Run, title: str = "") -> dict[str, Any]:
-    """What was run, ready for JSON: problem, tiling, order, precision, the input's title."""
+def about(run: Run, title: str = "", times: str = "") -> dict[str, Any]:
+    """What was run, ready for JSON: problem, tiling, order, precision, the input's title, where its times are from."""
     p, t = run.problem, run.tiling
     return {
         "problem": dataclasses.asdict(p),
@@ -35,23 +36,25 @@ def about(run: Run, title: str = "") -> dict[str, Any]:
         "order": run.order,
         "precision": run.precision,
         "input": title,
+        "times": times or MODEL_TIMES,
     }
 
 
-def npz(run: Run, title: str = "") -> bytes:
+def npz(run: Run, title: str = "", times: str = "") -> bytes:
     """The results (`RESULTS`, as in `Run`), the event table as `events`, and `about` (JSON) as an .npz file.
 
-    `phases`, `tensors` and `memories` name what the event table's numbers stand for.
+    `phases`, `tensors` and `memories` name what the event table's numbers stand for. times: where those of the events
+    are from, if not from the simple cost.
     """
     stream = io.BytesIO()
     arrays: Any = {name: getattr(run, name) for name in RESULTS}
     names: Any = {"phases": _NAMES["phase"], "tensors": TENSORS, "memories": MEMORIES}
     arrays |= {name: np.array(words) for name, words in names.items()}
-    np.savez(stream, about=np.array(json.dumps(about(run, title))), events=run.events, **arrays)
+    np.savez(stream, about=np.array(json.dumps(about(run, title, times))), events=run.events, **arrays)
     return stream.getvalue()
 
 
-def parquet(run: Run, title: str = "") -> bytes:
+def parquet(run: Run, title: str = "", times: str = "") -> bytes:
     """The event table as a Parquet file: one row an event, names instead of codes, `about` in the file's metadata.
 
     Raises:
@@ -73,7 +76,7 @@ def parquet(run: Run, title: str = "") -> bytes:
             column = pa.array(values)
         columns.append(column)
         fields.append(pa.field(name, column.type, nullable=False, metadata={"about": what}))
-    schema = pa.schema(fields, metadata={"about": json.dumps(about(run, title))})
+    schema = pa.schema(fields, metadata={"about": json.dumps(about(run, title, times))})
     stream = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), stream, compression="zstd")
     return stream.getvalue()

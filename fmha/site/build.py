@@ -9,7 +9,7 @@ from pathlib import Path
 from fmha.errors import InputError
 from fmha.export.bundle import bundle
 from fmha.export.player_file import variables
-from fmha.site import figures, lecture, players, recorded, show, words
+from fmha.site import as_run, figures, lecture, players, recorded, show, words
 from fmha.site.frame import ASSETS, page
 
 MARK = ".fmha-site"  # a folder with this file was made here, and may be written again
@@ -26,8 +26,9 @@ LEFT_OUT = (
 def files() -> dict[str, str]:
     """Every page and file of text, by its path in the site."""
     made = {"index.html": _start()}
-    for part in (lecture, players, figures, recorded, words):
+    for part in (lecture, as_run, figures, recorded, words):
         made |= part.files()
+    made |= players.files(as_run.cards(made))
     style = "\n".join(
         [variables(None), *(p.read_text(encoding="utf-8") for p in (_HERE / "site.css", _CHART / "chart.css"))]
     )
@@ -70,7 +71,7 @@ def _start() -> str:
     cards = [
         ("lecture/01.html", "The lecture", "The whole story in steps, from a lookup to a CUDA kernel, with questions "
          "to predict. Page Down reveals and goes on."),
-        ("players.html", "Players", "Ten prepared runs, tile by tile, with their real numbers."),
+        ("players.html", "Players", "Runs, tile by tile, with their real numbers; one has the times of a GPU."),
         ("figures.html", "Figures", "Bytes against N, tile sizes, SMs by time, a row in tiles: to zoom and to save."),
         ("recorded.html", "Recorded on GPUs", "Our kernels and libraries on an H200: checked, timed, counted."),
         ("papers.html", "Paper check", "Claims of the attention papers, computed again."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -99,8 +100,11 @@ PRESETS = (
 )  # fmt: skip
 
 
-def files() -> dict[str, str]:
-    """The players by path, and the page that lists them."""
+def files(more: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
+    """The players by path, and the page that lists them.
+
+    more: other players that it lists: address, title, what to look at.
+    """
     made: dict[str, str] = {}
     for k, preset in enumerate(PRESETS):
         links = [("All players", "../players.html")]
@@ -112,9 +116,10 @@ def files() -> dict[str, str]:
         made[f"{FOLDER}/{preset.name}.html"] = html(
             preset.played(), l2_bytes=l2, race=preset.race, title=preset.title, about=preset.about, links=links,
         )  # fmt: skip
+    own = [(f"{FOLDER}/{p.name}.html", p.title, p.about) for p in PRESETS]
     cards = "".join(
-        f'<li><a href="{FOLDER}/{p.name}.html"><b>{k}. {escape(p.title)}</b>{escape(p.about)}</a></li>'
-        for k, p in enumerate(PRESETS, 1)
+        f'<li><a href="{address}"><b>{k}. {escape(title)}</b>{escape(about)}</a></li>'
+        for k, (address, title, about) in enumerate([*own, *more], 1)
     )
     body = (
         '<h1>Players</h1><p class="idea">Each is a whole run, tile by tile, with its real numbers: Space plays, the '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from itertools import groupby
+from pathlib import Path
 
 from fmha import ladder
 from fmha.figures.byte_levels import dram_measured, requested_measured
@@ -12,7 +13,7 @@ from fmha.measurement import SHIPPED, Entry, Recording, Run, peak_tflops, shippe
 from fmha.paper_ratios import all_claims
 from fmha.papers import Claim
 from fmha.problem import Problem
-from fmha.site import show
+from fmha.site import as_run, show
 from fmha.site.frame import page, table
 from fmha.units import format_bytes, format_time_us
 
@@ -27,7 +28,16 @@ _NUMBERS = set(range(3, 11))
 def files() -> dict[str, str]:
     """The pages, and the recordings themselves as they are in the app, by path."""
     made = {"recorded.html": _recorded(), "papers.html": _papers()}
-    return made | {f"{FOLDER}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(SHIPPED.glob("*.json"))}
+    return made | {f"{FOLDER}/{path.name}": path.read_text(encoding="utf-8") for path in _paths()}
+
+
+def _paths() -> list[Path]:
+    return [*sorted(SHIPPED.glob("*.json")), *sorted(ladder.SHIPPED.glob("*.json"))]
+
+
+def _recordings() -> tuple[Recording, ...]:
+    """All that come with the app."""
+    return (*shipped(), *ladder.shipped())
 
 
 def _recorded() -> str:
@@ -37,10 +47,10 @@ def _recorded() -> str:
         "time. Medians of many runs, the L2 cache flushed before each. Counted bytes are Nsight Compute's; predicted "
         "ones are computed from tile sizes alone.</p>",
     ]
-    for recording in shipped():
+    for recording in _recordings():
         parts.append(_recording(recording))
-    names = [path.name for path in sorted(SHIPPED.glob("*.json"))]
-    links = ", ".join(f'<a href="{FOLDER}/{escape(name)}" download>{escape(name)}</a>' for name in names)
+    parts.append(as_run.section())
+    links = ", ".join(f'<a href="{FOLDER}/{escape(p.name)}" download>{escape(p.name)}</a>' for p in _paths())
     parts.append(f"<h2>The recordings themselves</h2><p>{links}: JSON, with every counter.</p>")
     return page("recorded.html", "Recorded on GPUs", "\n".join(parts))
 
@@ -103,7 +113,7 @@ def _row(entry: Entry, run: Run, recording: Recording) -> list[str]:
 
 
 def _papers() -> str:
-    made = all_claims((*shipped(), *ladder.shipped()))
+    made = all_claims(_recordings())
     parts = [
         "<h1>Paper check</h1>",
         '<p class="idea">Claims of the papers, computed again: the paper\'s number, ours, and a verdict with its '

@@ -37,7 +37,7 @@ class Parcel:
     event: int
     row: int
     col: int
-    is_recorded: bool = False  # with the times of a GPU, which no command here makes again
+    times: str = ""  # where they are from, if a GPU wrote them down: no command here makes them again
 
 
 def export_box(parcel: Parcel, played: Callable[[], Played]) -> None:
@@ -55,19 +55,25 @@ def export_box(parcel: Parcel, played: Callable[[], Played]) -> None:
         st.markdown("**Its event table**")
         left, middle, right = st.columns(3)
         with left:
-            _file("NumPy", lambda: export.npz(played().run), f"{name}.npz", "application/octet-stream")
+            _file(
+                "NumPy", lambda: export.npz(played().run, times=parcel.times), f"{name}.npz", "application/octet-stream"
+            )
         with middle:
-            _file("Parquet", lambda: export.parquet(played().run), f"{name}.parquet", "application/octet-stream")
+            _file(
+                "Parquet", lambda: export.parquet(played().run, times=parcel.times), f"{name}.parquet",
+                "application/octet-stream",
+            )  # fmt: skip
         with right:
             _file(
-                "Perfetto", lambda: export.perfetto(played().run, parcel.l2_bytes), f"{name}.json", "application/json"
-            )
+                "Perfetto", lambda: export.perfetto(played().run, parcel.l2_bytes, times=parcel.times), f"{name}.json",
+                "application/json",
+            )  # fmt: skip
         st.caption("The last opens at ui.perfetto.dev: SMs as tracks, phases as slices, bytes as counters.")
-        also = "" if parcel.is_recorded else ", in Python, on the command line"
+        also = "" if parcel.times else ", in Python, on the command line"
         st.markdown(f"**This view** as a link{also}")
         if link := address():
             st.code(link, language=None, wrap_lines=True)
-        if parcel.is_recorded:
+        if parcel.times:
             st.caption("The recorded times are in the files above; Python and commands compute the simulator's.")
             return
         shown = played().run.problem  # the heads that are animated
@@ -114,8 +120,9 @@ def command(parcel: Parcel, shown: Problem, out: str) -> str:
 
 def _html(parcel: Parcel, now: Played) -> str:
     return export.html(
-        now, l2_bytes=parcel.l2_bytes, race=parcel.race, event=parcel.event, row=parcel.row, col=parcel.col
-    )
+        now, l2_bytes=parcel.l2_bytes, race=parcel.race, event=parcel.event, row=parcel.row, col=parcel.col,
+        times=parcel.times,
+    )  # fmt: skip
 
 
 def _snippet(parcel: Parcel, shown: Problem) -> str:

@@ -265,7 +265,7 @@ def show(chosen: Chosen) -> None:
     problem, tiling, order, name, _, seed, layer, head, gpu, by = arguments
     parcel = Parcel(
         problem, tiling, order, name, now.sms, seed, layer, head, gpu, by if by in follow.KERNELS_SHOWN else None,
-        l2_kib * KIB, race, event, int(at["row"]), int(at["col"]), is_recorded=recorded is not None,
+        l2_kib * KIB, race, event, int(at["row"]), int(at["col"]), f"{said} {recorded.origin}" if recorded else "",
     )  # fmt: skip
     home = st.container()
     below(now, now.served(l2_kib * KIB)[0], event, int(at["row"]), rows)

@@ -39,6 +39,12 @@ def test_the_numbers_in_the_file_are_the_runs() -> None:
     np.testing.assert_array_equal(a["f_phase"], now.run.events["phase"])
 
 
+def test_the_file_says_where_its_times_are_from() -> None:
+    usual, recorded = (export.html(made(), **more) for more in ({}, {"times": "By a clock in <Paris>."}))
+    assert "Times follow a simple cost" in usual and "no measurement" in usual
+    assert "By a clock in &lt;Paris&gt;." in recorded and "simple cost" not in recorded
+
+
 @pytest.mark.parametrize(
     ("problem", "tiling", "all_of_them"),
     [

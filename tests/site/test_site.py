@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fmha import Problem, Tiling, formulas, glossary
+from fmha import Problem, Tiling, formulas, glossary, ladder
 from fmha.cli import main
 from fmha.lecture.library import FIRST, decks, load
 from fmha.measurement import SHIPPED, shipped
-from fmha.site import players
+from fmha.site import as_run, players
 from fmha.site.build import LEFT_OUT, MARK, build
 from fmha.site.frame import MENU
 from fmha.site.maths import mathml
@@ -98,10 +98,19 @@ def test_answers_and_glossary_are_those_of_the_app(site: Path) -> None:
 
 def test_recordings_are_there_in_full(site: Path) -> None:
     text = (site / "recorded.html").read_text(encoding="utf-8")
-    timed = sum(e.time is not None and not e.absent for r in shipped() for run in r.runs for e in run.entries)
+    all_of_them = (*shipped(), *ladder.shipped())
+    timed = sum(e.time is not None and not e.absent for r in all_of_them for run in r.runs for e in run.entries)
     assert timed > 100 and text.count("<tr><td>") == timed
-    for path in SHIPPED.glob("*.json"):
+    for path in [*SHIPPED.glob("*.json"), *ladder.SHIPPED.glob("*.json")]:
         assert (site / "recordings" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_runs_with_the_times_of_a_gpu_say_so(site: Path) -> None:
+    text = (site / "recorded.html").read_text(encoding="utf-8")
+    assert text.count("<b>As run</b>") == text.count("<b>Predicted</b>") == len(as_run.TIMELINES)
+    played = (site / as_run.PLAYER).read_text(encoding="utf-8")
+    assert "by time stamps" in played and "Recorded on NVIDIA H200" in played and "no measurement" not in played
+    assert as_run.PLAYER in (site / "players.html").read_text(encoding="utf-8")
 
 
 def test_the_first_page_says_what_is_left_out(site: Path) -> None:
