@@ -1,15 +1,16 @@
 """What a run of a kernel will do on a GPU: bytes at every level, and time, before anything is launched.
 
-Bytes are those of `fmha.caches` and `fmha.cache_naive`. Time is that of the scarcest resource of each function: turns
-of the shared-memory banks, issue slots, multiply-adds, L2, DRAM; the busiest SM counts. Each resource is reached to a
-degree that was measured on an H200 (`fmha.model_facts`). On other GPUs it is an estimate that nothing here has checked.
+Bytes are those of `fmha.caches` and `fmha.cache_naive`. Time of kernels 01 and 02 is that of the scarcest resource of
+each function: turns of the shared-memory banks, issue slots, multiply-adds, L2, DRAM; the busiest SM counts. Each
+resource is reached to a degree that was measured on an H200 (`fmha.model_facts`). Time of kernels 06 to 13 is that of
+`fmha.sm_time`, or that of L2 or DRAM if one takes longer. On other GPUs all of it is an estimate that nothing here has
+checked.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,23 +19,19 @@ from fmha.cache_naive import naive_levels
 from fmha.caches import q_outer_levels
 from fmha.dispatch import Waves, blocks_in_order, check_block_order, deal
 from fmha.errors import LimitError
-from fmha.hardware import KIB, Gpu
+from fmha.forecast_parts import Forecast, FunctionForecast, caches_beside, held, memory_times
+from fmha.hardware import Gpu
 from fmha.kernels import Kernel, Launch, Plan
-from fmha.levels import Caches, Levels, TensorBytes, caches_of, together
+from fmha.levels import Caches, Levels, TensorBytes
 from fmha.lockstep import reach
 from fmha.model_facts import (
-    BACKGROUND_READ,
-    BACKGROUND_WRITE,
     COLUMN_CLOCKS,
-    DRAM_REACHED,
     ERRORS_OF_THE_MODEL,
     FITTED,
     HIDDEN,
     HOW_THE_MODEL_WORKS,
-    L2_REACHED,
     LAUNCH_US,
     LIMITS_OF_THE_MODEL,
-    NAIVE_REGISTERS,
     OUTPUT,
     SCHEDULERS,
     SCORES,
@@ -46,78 +43,15 @@ from fmha.model_facts import (
     Constant,
     Error,
 )
-from fmha.occupancy import Occupancy, occupancy
+from fmha.occupancy import Occupancy
 from fmha.problem import Problem, Tiling
-from fmha.tile_designs import COMPILED
+from fmha.sm_time import check_gpu, sm_time
 from fmha.units import ceil_div
+from fmha.visit_costs import COSTED, LONGEST_FIRST, visit_cost
 
 MOST_VISITS = 30_000
-MODELLED = ("01", "02")  # kernels whose accesses are written down; a forecast of another raises LimitError
-
-
-@dataclass(frozen=True)
-class FunctionForecast:
-    """One launched function. Times in microseconds.
-
-    resources: the least time that each resource needs. busy: share of SMs x time that works. launch_us: what every
-    launch takes.
-    """
-
-    function: str
-    levels: Levels
-    held: Occupancy
-    waves: Waves
-    resources: dict[str, float]
-    busy: float
-    launch_us: float = LAUNCH_US
-
-    @property
-    def binds(self) -> str:
-        """The resource that takes longest."""
-        return max(self.resources, key=lambda name: self.resources[name])
-
-    @property
-    def time_us(self) -> float:
-        """Time of the function."""
-        return self.launch_us + self.resources[self.binds]
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """A run of a kernel: its functions one after the other, each with cold caches."""
-
-    kernel: str
-    functions: tuple[FunctionForecast, ...]
-
-    @property
-    def levels(self) -> Levels:
-        """Bytes of all functions together, without the background."""
-        return together((f.levels for f in self.functions), self.kernel)
-
-    @property
-    def time_us(self) -> float:
-        """Time of the run."""
-        return sum(f.time_us for f in self.functions)
-
-    @property
-    def longest(self) -> FunctionForecast:
-        """The function that takes longest."""
-        return max(self.functions, key=lambda f: f.time_us)
-
-    @property
-    def background(self) -> TensorBytes:
-        """DRAM bytes that no block asks for, in proportion to the time: a profiler counts them too."""
-        return TensorBytes(dram_read=BACKGROUND_READ * self.time_us, dram_written=BACKGROUND_WRITE * self.time_us)
-
-    @property
-    def dram_read(self) -> float:
-        """What `dram__bytes_read.sum` will show."""
-        return self.levels.all.dram_read + self.background.dram_read
-
-    @property
-    def dram_written(self) -> float:
-        """What `dram__bytes_write.sum` will show."""
-        return self.levels.all.dram_written + self.background.dram_written
+MODELLED = ("01", "02")  # kernels whose accesses are written down: bytes at all levels and time, checked by counters
+TIMED = (*MODELLED, *COSTED)  # those with a forecast; one of another raises LimitError
 
 
 def forecast(
@@ -126,7 +60,7 @@ def forecast(
     tiling: Tiling,
     gpu: Gpu,
     *,
-    order: str = "head-major",
+    order: str | None = None,
     registers: Mapping[str, int] | None = None,
     l2_bytes: int | None = None,
     most: int = MOST_VISITS,
@@ -134,89 +68,101 @@ def forecast(
     """Bytes and time of a run of `kernel`.
 
     Args:
-        order: of the blocks, one of `fmha.dispatch.BLOCK_ORDERS`; the kernels as they are: head-major.
+        order: of the blocks, one of `fmha.dispatch.BLOCK_ORDERS`; None: as the kernel has it.
         registers: of a thread, by function, as a build reports them; otherwise what nvcc 13.0 gave for sm_90.
         l2_bytes: another size of L2 than the GPU's.
-        most: visits of K/V tiles that are followed one by one (kernel 02); 8,000 takes a few milliseconds and is off by
-            a few percent more, 30,000 up to 60.
+        most: visits of K/V tiles that are followed one by one (not of kernel 01); 8,000 takes a few milliseconds and is
+            off by a few percent more, 30,000 up to 60.
 
     Raises:
         ProblemError, LimitError: as `Kernel.plan`; ProblemError for an unknown block order; LimitError for a kernel or
         a GPU that the model does not know.
     """
-    check_block_order(order)
+    order = check_block_order(order or own_order(kernel))
     if not gpu.is_cuda:
         raise LimitError(f"kernels here are CUDA and the {gpu.name} does not run them: choose an NVIDIA GPU.")
-    if kernel.number not in ("01", "02"):
-        raise LimitError(f"kernel {kernel.number} ({kernel.name}) is not modelled: choose kernel 01 or 02.")
+    if kernel.number not in TIMED:
+        known = ", ".join(TIMED[:-1])
+        raise LimitError(f"kernel {kernel.number} ({kernel.name}) is not modelled: choose {known} or {TIMED[-1]}.")
     plan = kernel.plan(problem, tiling, gpu)
-    held = {launch.function: _held(launch, plan, gpu, registers or {}) for launch in plan.launches}
-    caches = {launch.function: _caches(gpu, launch, held[launch.function].blocks, l2_bytes) for launch in plan.launches}
+    if kernel.number in COSTED:
+        check_gpu(kernel, problem, gpu)
+    rooms = {launch.function: held(kernel, launch, plan, gpu, registers or {}) for launch in plan.launches}
+    caches = {
+        launch.function: caches_beside(gpu, launch, rooms[launch.function].blocks, l2_bytes) for launch in plan.launches
+    }
     sms = gpu.sms
-    if kernel.number == "02":
-        levels: tuple[Levels, ...] = (_flash_levels(plan, caches["fmha101"], sms, held["fmha101"].blocks, most, order),)
-    else:
-        per_sm = {function: one.blocks for function, one in held.items()}
+    levels: tuple[Levels, ...]
+    if kernel.number == "01":
+        per_sm = {function: one.blocks for function, one in rooms.items()}
         levels = naive_levels(problem, plan.requested, caches, sms=sms, blocks_per_sm=per_sm)
-    banks = smem_use(kernel, problem, tiling, gpu)
+    else:
+        (function,) = rooms
+        levels = (_flash_levels(kernel, plan, caches[function], sms, rooms[function].blocks, most, order),)
     functions = []
     for launch, bytes_of in zip(plan.launches, levels, strict=True):
-        room = held[launch.function]
+        room = rooms[launch.function]
         waves = Waves(launch.grid, max(1, room.blocks) * sms)
-        busy = _busy(problem, tiling, waves, order, sms) if kernel.number == "02" else _even(launch.grid, sms)
-        wavefronts = banks.of(launch.function).wavefronts
-        resources = _resources(plan, launch, bytes_of, room, gpu, wavefronts, busy)
-        functions.append(FunctionForecast(launch.function, bytes_of, room, waves, resources, busy))
+        if kernel.number in COSTED:
+            spent = sm_time(kernel, plan, gpu, room.blocks, order)
+            resources, busy, together_us = spent.resources | memory_times(bytes_of, gpu), spent.busy, spent.together_us
+        else:
+            busy = _busy(problem, tiling, waves, order, sms) if kernel.number == "02" else _even(launch.grid, sms)
+            wavefronts = smem_use(kernel, problem, tiling, gpu).of(launch.function).wavefronts
+            resources, together_us = _resources(plan, launch, bytes_of, room, gpu, wavefronts, busy), 0.0
+        functions.append(
+            FunctionForecast(launch.function, bytes_of, room, waves, resources, busy, together_us=together_us)
+        )
     return Forecast(kernel.number, tuple(functions))
 
 
-def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most: int = MOST_VISITS) -> float:
-    """`forecast(...).time_us` in head-major order; of kernel 02 without following the caches where they cannot matter.
+def own_order(kernel: Kernel) -> str:
+    """The order in which a kernel's blocks are handed out, one of `fmha.dispatch.BLOCK_ORDERS`."""
+    return "heavy-first" if kernel.number in LONGEST_FIRST else "head-major"
 
-    If even the requested bytes would pass L2 and DRAM faster than the slowest other resource, the caches need not be
+
+def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most: int = MOST_VISITS) -> float:
+    """`forecast(...).time_us`, but for kernels that go over K/V tiles without following caches that cannot matter.
+
+    If even the requested bytes would pass L2 and DRAM faster than what else takes time, the caches need not be
     followed: the number is the same.
 
     Raises:
         ProblemError, LimitError: as `forecast`.
     """
-    if kernel.number != "02" or not gpu.is_cuda:
+    if kernel.number not in ("02", *COSTED) or not gpu.is_cuda:
         return forecast(kernel, problem, tiling, gpu, most=most).time_us
     plan = kernel.plan(problem, tiling, gpu)
     (launch,) = plan.launches
-    room = _held(launch, plan, gpu, {})
-    busy = _busy(problem, tiling, Waves(launch.grid, max(1, room.blocks) * gpu.sms), "head-major", gpu.sms)
+    room = held(kernel, launch, plan, gpu, {})
     moved = float(plan.requested.requested_bytes)
-    at_most = Levels(launch.function, {"all": TensorBytes(read=moved, dram_read=moved)})
-    wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
-    resources = _resources(plan, launch, at_most, room, gpu, wavefronts, busy)
-    if max(resources, key=lambda name: resources[name]) in ("L2", "DRAM"):
-        levels = _flash_levels(plan, _caches(gpu, launch, room.blocks, None), gpu.sms, room.blocks, most)
-        resources = _resources(plan, launch, levels, room, gpu, wavefronts, busy)
-    return LAUNCH_US + max(resources.values())
+    memory = memory_times(Levels(launch.function, {"all": TensorBytes(read=moved, dram_read=moved)}), gpu)
+    if kernel.number == "02":
+        busy = _busy(problem, tiling, Waves(launch.grid, max(1, room.blocks) * gpu.sms), own_order(kernel), gpu.sms)
+        wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
+        there = max(_of_sms(plan, launch, room, gpu, wavefronts, busy).values())
+    else:
+        there = sm_time(kernel, plan, gpu, room.blocks, own_order(kernel)).together_us
+    if max(memory.values()) > there:
+        caches = caches_beside(gpu, launch, room.blocks, None)
+        levels = _flash_levels(kernel, plan, caches, gpu.sms, room.blocks, most, own_order(kernel))
+        memory = memory_times(levels, gpu)
+    return LAUNCH_US + max(there, *memory.values())
 
 
-def _flash_levels(plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str = "head-major") -> Levels:
-    """Bytes of kernel 02, of which an SM holds `blocks` blocks. A thread loads d / Br numbers of a K or V tile."""
+def _flash_levels(kernel: Kernel, plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str) -> Levels:
+    """Bytes of a q-outer kernel, of which an SM holds `blocks` blocks.
+
+    A thread of kernel 02 loads d / Br numbers of a K or V tile one after the other; copies of the later ones are under
+    way all at once.
+    """
+    rounds = ceil_div(plan.problem.d, plan.tiling.Br)
+    if kernel.number in COSTED:
+        rounds = max(1, visit_cost(kernel.number, plan).rounds)
     return q_outer_levels(
-        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most,
-        rounds=ceil_div(plan.problem.d, plan.tiling.Br),
+        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most, rounds=rounds,
+        function=plan.launches[0].function,
     )  # fmt: skip
-
-
-def _held(launch: Launch, plan: Plan, gpu: Gpu, registers: Mapping[str, int]) -> Occupancy:
-    """Blocks that an SM holds; at least 1, since the plan was accepted."""
-    known = registers.get(launch.function) or NAIVE_REGISTERS.get(launch.function)
-    if known is None:
-        known = COMPILED.get((plan.tiling.Br, plan.tiling.Bc)) or (60 if launch.block > 512 else 40)
-    smem = launch.smem_bytes + launch.static_smem_bytes
-    found = occupancy(gpu, threads=launch.block, smem_bytes=smem, registers=known)
-    return found if found.blocks else replace(found, blocks=1, warps=ceil_div(launch.block, gpu.warp))
-
-
-def _caches(gpu: Gpu, launch: Launch, blocks: int, l2_bytes: int | None) -> Caches:
-    """Caches while a function runs; each block takes 1 KiB more than it asks for."""
-    found = caches_of(gpu, blocks * (launch.smem_bytes + launch.static_smem_bytes + KIB))
-    return found if l2_bytes is None else replace(found, l2_bytes=max(0, l2_bytes))
 
 
 def _even(blocks: int, sms: int) -> float:
@@ -246,6 +192,11 @@ def _resources(
     plan: Plan, launch: Launch, levels: Levels, held: Occupancy, gpu: Gpu, wavefronts: int, busy: float
 ) -> dict[str, float]:
     """Least time of each resource in microseconds. `busy` spreads work over SMs; DRAM and L2 serve all of them."""
+    return _of_sms(plan, launch, held, gpu, wavefronts, busy) | memory_times(levels, gpu)
+
+
+def _of_sms(plan: Plan, launch: Launch, held: Occupancy, gpu: Gpu, wavefronts: int, busy: float) -> dict[str, float]:
+    """Least time of each resource of the SMs, microseconds, for kernels 01 and 02."""
     p = plan.problem
     clock = gpu.boost_ghz * 1e3  # clocks a microsecond
     blocks_there = min(held.blocks, ceil_div(launch.grid, gpu.sms))
@@ -270,9 +221,6 @@ def _resources(
         turns += visits * (VISIT_CLOCKS + COLUMN_CLOCKS * Bc) / blocks_there**HIDDEN / (gpu.sms * clock)
     found["shared memory"] = turns / busy
     found["fp32 units"] = flops / (gpu.fp32_tflops * 1e6 * busy)
-    if gpu.l2_gbps:
-        found["L2"] = levels.l2 / (gpu.l2_gbps * 1e3 * L2_REACHED)
-    found["DRAM"] = levels.dram / (gpu.hbm_gbps * 1e3 * DRAM_REACHED)
     return found
 
 
@@ -281,11 +229,14 @@ __all__ = [
     "FITTED",
     "HOW_THE_MODEL_WORKS",
     "LIMITS_OF_THE_MODEL",
+    "MODELLED",
     "MOST_VISITS",
+    "TIMED",
     "Constant",
     "Error",
     "Forecast",
     "FunctionForecast",
     "forecast",
+    "own_order",
     "time_us",
 ]

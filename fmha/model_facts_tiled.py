@@ -1,0 +1,100 @@
+"""The model of time of kernels 06 to 13 in numbers and words: what was measured apart, what was fitted, the errors.
+
+Pages print these; `fmha.sm_time` computes with them, and `tests/core/test_forecast_tiled.py` checks the errors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fmha.model_facts import Constant
+
+# Measured with a loop of nothing but mma.sync on an H200: 580 of wgmma's 989 TFLOP/s in bf16 with four warps a
+# scheduler, 555 with two, 484 with one.
+_MMA_TFLOPS, _WGMMA_TFLOPS = 580.0, 989.0
+MMA_OF_PEAK = {"9": _MMA_TFLOPS / _WGMMA_TFLOPS, "10": _MMA_TFLOPS / _WGMMA_TFLOPS}  # by compute capability; else 1
+MMA_BY_WARPS = ((1.0, 484 / _MMA_TFLOPS), (2.0, 555 / _MMA_TFLOPS), (4.0, 1.0))
+# Fitted.
+VISIT_CLOCKS, BLOCK_CLOCKS, ROUND_CLOCKS = 100.0, 2500.0, 400.0  # with two warps a scheduler
+HIDES, HIDES_FMA, NORM = 1.25, 0.2, 1.5
+
+_TWELVE = "fitted to recorded times of kernel 12 on an H200: N=4096, d=64 and 128, no mask, ten tile sizes"
+FITTED_TILED: tuple[Constant, ...] = (
+    Constant(
+        "mma.sync, of the peak of the matrix units",
+        f"{100 * _MMA_TFLOPS / _WGMMA_TFLOPS:.0f} % on Hopper ({100 * 555 / _WGMMA_TFLOPS:.0f} % with two warps a "
+        "scheduler), all of it before",
+        "measured on an H200 with nothing else in the loop; for Blackwell's data center GPUs assumed as on Hopper",
+    ),
+    Constant("clocks of a visit beside its instructions", f"{VISIT_CLOCKS:g} x 2 / warps a scheduler", _TWELVE),
+    Constant("clocks of a block beside its visits", f"{BLOCK_CLOCKS:g} x 2 / warps a scheduler", _TWELVE),
+    Constant("what more warps hide of other instructions", f"divided by (warps a scheduler / 2)^{HIDES:g}", _TWELVE),
+    Constant(
+        "clocks for each wait for device memory in a visit",
+        f"{ROUND_CLOCKS:g} x 2 / warps a scheduler",
+        "recorded times of kernels 08 and 09, which load through registers (N=4096, no mask)",
+    ),
+    Constant(
+        "multiply-adds beside shared memory",
+        f"(issue^{NORM:g} + turns^{NORM:g})^(1/{NORM:g}), divided by (warps a scheduler / 2)^{HIDES_FMA:g}",
+        "recorded times of kernels 06 and 07 (N=4096, no mask)",
+    ),
+)
+
+
+class TiledError(NamedTuple):
+    """Relative errors of the time of one kernel, without their sign, over its recorded settings.
+
+    settings: how many; fitted: how many of them constants were chosen with.
+    """
+
+    median: float
+    largest: float
+    settings: int
+    fitted: int
+
+
+# By kernel; tests/core/test_forecast_tiled.py fails when they no longer hold.
+TILED_ERRORS: dict[str, TiledError] = {
+    "06": TiledError(0.05, 0.07, 12, 12),
+    "07": TiledError(0.04, 0.05, 6, 6),
+    "08": TiledError(0.10, 0.18, 6, 2),
+    "09": TiledError(0.02, 0.05, 6, 2),
+    "10": TiledError(0.07, 0.10, 6, 0),
+    "11": TiledError(0.03, 0.05, 6, 0),
+    "12": TiledError(0.03, 0.10, 30, 10),
+    "13": TiledError(0.04, 0.13, 18, 0),
+}
+LOWEST_RANKING = 0.9  # of tile sizes of kernel 12, Spearman's rank correlation over each of six settings
+
+
+def tiled_error(number: str) -> str:
+    """How far the predicted time of a kernel was off, for a page."""
+    e = TILED_ERRORS[number]
+    new = f"{e.settings - e.fitted} of them" if e.fitted else "none of them"
+    new = f"{new} played no part in any fit" if e.fitted else f"{new} used for any fit"
+    if e.fitted == e.settings:
+        new = "all of them used to fit it"
+    return (
+        f"Against {e.settings} recorded times of kernel {number} on an H200 ({new}) it was off by "
+        f"{100 * e.median:.0f} % in the middle and {100 * e.largest:.0f} % at most."
+    )
+
+
+HOW_TILED_WORKS: tuple[str, ...] = (
+    "What a visit of a K/V tile takes is counted from the source: products on tensor cores, turns of the banks, "
+    "instructions of warps.",
+    "A visit takes the longer of tensor cores and shared memory, and then the issue slots of all other instructions, "
+    "softmax above all: with two warps a scheduler the one hardly hides behind the other.",
+    "An SM holds as many blocks as registers and shared memory let it; more warps hide more of each other's waits.",
+    "Blocks are dealt to SMs in the kernel's order; the SM that is done last counts.",
+)
+LIMITS_TILED: tuple[str, ...] = (
+    "Kernels 06 to 13: registers that the compiler spills are not seen. Kernel 06 with 128 x 128 tiles and d=64 keeps "
+    "480 bytes a thread in memory and takes 1.5 times what is predicted.",
+    "Kernels 06 to 13 on other GPUs: their own peaks, bandwidths, SMs and shared memory, with the constants of the "
+    "H200. Nothing was measured there: an estimate.",
+    "Kernels 06 to 13 with fewer blocks than two an SM: waits are then assumed to be hidden less by a rule that was "
+    "fitted with two and three.",
+    "Kernels 03 to 05 have no forecast.",
+)
