@@ -27,7 +27,6 @@ WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
 DURATION = "gpu__time_duration.sum"
-COPIES = "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"  # by cp.async, which no load counts
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
 WAVEFRONT = 128  # bytes that shared memory delivers at most in one wavefront
 
@@ -48,7 +47,7 @@ class Level(NamedTuple):
 def requested_measured(entry: Entry) -> int | None:
     """Bytes of the sectors that global loads and stores asked of L1; None where they were not counted."""
     loads, stores = entry.counter(LOADS), entry.counter(STORES)
-    return None if loads is None or stores is None else SECTOR * round(loads + stores + (entry.counter(COPIES) or 0))
+    return None if loads is None or stores is None else SECTOR * round(loads + stores)
 
 
 def dram_measured(entry: Entry) -> float | None:
