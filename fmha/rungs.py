@@ -31,6 +31,7 @@ COUNTERS: dict[str, tuple[str, bool | None]] = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ("sectors loaded", True),
     "lts__t_sectors_srcunit_tex.sum": ("sectors asked of L2", True),
     "dram__bytes_read.sum": ("bytes read from DRAM", True),
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": ("tensor cores at work, % of the time", None),
     "sm__warps_active.avg.pct_of_peak_sustained_active": ("warps at work, % of the most", None),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from fmha import measurement
+from fmha import ladder, measurement
 from fmha.algorithms import fa1_tiles, flash_forward
 from fmha.figures.claim_charts import Fill, blocks, ratios_band, sram_blocks
 from fmha.measurement import shipped
@@ -21,7 +21,8 @@ from fmha.ui.derivations import derivation
 from fmha.ui.derivations_speed import Derivation, ratio_points
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "paper_check.py"
-CLAIMS = all_claims(shipped())
+KNOWN = (*shipped(), *ladder.shipped())
+CLAIMS = all_claims(KNOWN)
 SIGNS = {"reproduced": "✓", "shape only": "≈", "not reproduced": "✗", "not tested": "–"}
 
 
@@ -41,7 +42,7 @@ def badges(at: AppTest) -> list[tuple[str, str]]:
 
 
 def behind(id: str) -> Derivation:
-    found = derivation(id, shipped())
+    found = derivation(id, KNOWN)
     assert found is not None
     return found
 
@@ -78,7 +79,8 @@ def test_one_verdict_can_be_shown_alone(verdict: str) -> None:
 
 
 def test_without_recordings_the_claims_about_speed_are_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurement, "shipped", lambda: ())
+    monkeypatch.setattr(measurement, "shipped", tuple)
+    monkeypatch.setattr(ladder, "shipped", tuple)
     at = opened()
     speed = [c for c in all_claims(()) if c.id.startswith(("fa2", "fa3"))]
     assert len(speed) == 5 and [sign for sign, _ in badges(at)].count("–") == 5
@@ -138,7 +140,7 @@ def test_theorem_2_approaches_its_leading_term() -> None:
 
 @pytest.mark.parametrize("claim", [c.id for c in CLAIMS])
 def test_charts_are_fit_for_a_browser(claim: str) -> None:
-    found = derivation(claim, shipped())
+    found = derivation(claim, KNOWN)
     if found is not None and found.chart is not None:
         assert found.alt and not re.search(r"\bNaN\b|Infinity", found.chart.to_json())
         json.loads(found.chart.to_json())

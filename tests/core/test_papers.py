@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmha import ladder
 from fmha.algorithms import (
     WHY_THESE_TILES,
     Accesses,
@@ -24,6 +25,7 @@ from fmha.paper_ratios import all_claims, ratios, speed_claims, speeds
 from fmha.papers import CLAIMS, TABLE21_FLASH, TABLE21_LENGTHS, TABLE21_STANDARD, block_size_bytes, theorem2_slopes
 from fmha.problem import Problem, Tiling
 from fmha.traffic import closed_form
+from tests.ladder_support import ladder_recording
 
 # --- counts -----------------------------------------------------------------------------------------------------------
 
@@ -115,7 +117,7 @@ VERDICTS = {
 
 
 def test_verdicts() -> None:
-    found = {claim.id: claim.check() for claim in all_claims()}
+    found = {claim.id: claim.check() for claim in all_claims(shipped())}  # the sweeps alone: without FlashAttention-3
     assert {id: finding.verdict for id, finding in found.items()} == VERDICTS
     assert all(f.theirs and f.ours and f.why.endswith(".") for f in found.values())
     assert found["fa1-flash-bytes"].value == pytest.approx(4.605, abs=0.001)
@@ -173,6 +175,17 @@ def test_flashattention_3_would_be_judged(factor: float, verdict: str) -> None:
     (claim,) = (c for c in speed_claims(recordings) if c.id == "fa3-speedup")
     assert claim.check().verdict == verdict and f"{factor:.2f}x" in claim.check().ours
     assert ratios(recordings, "fa3", "sdpa-flash") == pytest.approx([factor] * len(speeds(recordings, "fa3")))
+
+
+def test_the_ladder_s_recordings_count_too() -> None:
+    """There FlashAttention-3 is a peer; both claims about it are then judged by its own times."""
+    p = ladder.problem(4096, 64, None, "bf16")
+    made = ladder_recording([p])
+    found = {c.id: c.check() for c in all_claims((*shipped(), made)) if c.id.startswith("fa3")}
+    assert found["fa3-speedup"].ours.startswith("1.60x to 1.60x") and found["fa3-speedup"].verdict == "reproduced"
+    assert found["fa3-peak"].ours.startswith("FlashAttention-3: 480 TFLOP/s")
+    known = {c.id: c.check().ours for c in all_claims()}
+    assert known == {c.id: c.check().ours for c in all_claims((*shipped(), *ladder.shipped()))}
 
 
 def test_without_recordings_nothing_is_claimed() -> None:
