@@ -53,9 +53,6 @@ def ladder_bars(
     low = min(known, default=1.0)
     y0, y1 = (math.log10(low) - 0.35, math.log10(top) + 0.14) if is_log else (0.0, 1.12 * top)
     _bars(fig, rungs, chosen)
-    for index, rung in enumerate(rungs):
-        if rung.tflops is None:
-            fig.add_label(index, y0 + 0.02 * (y1 - y0), "not measured", yanchor="bottom", textangle=-90)
     for dtype in dtypes:
         where = [index for index, rung in enumerate(rungs) if rung.dtype == dtype]
         ends = where[0] - 0.5, where[-1] + 0.5
@@ -63,6 +60,7 @@ def ladder_bars(
         mine = sorted(((m, s) for m, s in lines if m.entry.dtype == dtype), key=lambda pair: pair[1])
         shown = [*mine, *([(None, peaks[dtype])] if peaks[dtype] and (is_log or peaks[dtype] <= y1) else [])]
         heights = [math.log10(s) if is_log else s for _, s in shown]
+        _values(fig, [(index, rungs[index].tflops) for index in where], heights, (y0, y1), is_log)
         for (peer, speed), height, at in zip(shown, heights, spread(heights, _GAP * (y1 - y0)), strict=True):
             name = f"{dtype} peak" if peer is None else NAMES.get(peer.entry.name, peer.entry.name)
             short = "peak" if peer is None else SHORT.get(peer.entry.name, peer.entry.name)
@@ -73,8 +71,8 @@ def ladder_bars(
             )  # fmt: skip
     fig.xaxis(
         range=[-0.6, len(rungs) - 0.4], tickvals=list(range(len(rungs))),
-        ticktext=[f"{rung.kernel.number}<br>{rung.kernel.name}" for rung in rungs], showgrid=False,
-        zeroline=False,
+        ticktext=[f"{rung.kernel.number} {rung.kernel.name}" for rung in rungs], showgrid=False,
+        zeroline=False, autotickangles=[0, 90], tickfont={"size": 12},
     )  # fmt: skip
     ticks = [10.0**e for e in range(math.floor(y0), math.ceil(y1) + 1)] if is_log else []
     scale = {"type": "log", "tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]} if is_log else {}
@@ -99,12 +97,29 @@ def _bars(fig: Sketch, rungs: Sequence[Rung], chosen: str) -> None:
             "pattern": {**theme.hatch("/"), "shape": ["" if rung.dtype == "fp32" else "/" for rung in rungs]},
             "line": {"width": [3 if yes else 0 for yes in strong], "color": theme.NEUTRAL},
         },
-        text=[f"<b>{speed:.3g}</b>" if (speed := rung.tflops) is not None else "" for rung in rungs],
-        textposition="outside",
-        cliponaxis=False,
         customdata=[[f"{rung.kernel.number} {rung.kernel.name}", rung.kernel.title, rung.dtype] for rung in rungs],
         hovertemplate="%{customdata[0]} (%{customdata[1]}), %{customdata[2]}: %{y:.3g} TFLOP/s<extra></extra>",
     )  # fmt: skip
+
+
+def _values(
+    fig: Sketch,
+    bars: Sequence[tuple[int, float | None]],
+    lines: Sequence[float],
+    ends: tuple[float, float],
+    is_log: bool,
+) -> None:
+    """The number of each bar above it, and above the lines that would run through it. lines: heights on the axis."""
+    low, high = ends
+    for index, speed in bars:
+        if speed is None:
+            fig.add_label(index, low + 0.02 * (high - low), "not measured", yanchor="bottom", textangle=-90)
+            continue
+        at = math.log10(speed) if is_log else speed
+        for line in sorted(lines):
+            if at - 0.005 * (high - low) <= line <= at + _GAP * (high - low):
+                at = line
+        fig.add_label(index, at, f"<b>{speed:.3g}</b>", yanchor="bottom")
 
 
 def _line(fig: Sketch, name: str, speed: float, ends: tuple[float, float], dash: str, is_peak: bool) -> None:
