@@ -80,6 +80,50 @@ REGISTERS: dict[str, dict[tuple[int, int], dict[int, int]]] = {
     },
 }
 
+# Bytes of registers that a thread spills to memory, by (head dimension as compiled, Br, Bc); not those below 16.
+SPILLED: dict[str, dict[tuple[int, int, int], int]] = {
+    "07": {(64, 128, 128): 256},
+    "08": {
+        (64, 128, 80): 100,
+        (64, 128, 96): 76,
+        (64, 128, 112): 68,
+        (64, 128, 128): 152,
+        (128, 128, 32): 80,
+        (128, 128, 48): 84,
+        (128, 128, 64): 152,
+    },
+    "09": {
+        (64, 128, 64): 40,
+        (64, 128, 80): 84,
+        (64, 128, 96): 88,
+        (64, 128, 112): 120,
+        (64, 128, 128): 44,
+        (128, 128, 32): 16,
+        (128, 128, 48): 80,
+        (128, 128, 64): 84,
+    },
+    "10": {
+        (64, 128, 96): 56,
+        (64, 128, 112): 120,
+        (64, 128, 128): 104,
+        (128, 128, 32): 32,
+        (128, 128, 48): 40,
+        (128, 128, 64): 108,
+    },
+    "11": {(64, 128, 112): 16, (64, 128, 128): 32, (128, 128, 48): 28, (128, 128, 64): 28},
+    "12": {(64, 128, 112): 16, (64, 128, 128): 100, (128, 128, 48): 16},
+    "13": {
+        (64, 128, 48): 92,
+        (64, 128, 64): 196,
+        (128, 128, 16): 104,
+        (128, 128, 32): 180,
+        (128, 128, 48): 428,
+        (128, 128, 64): 1088,
+        (256, 64, 16): 128,
+        (256, 64, 64): 188,
+    },
+}
+
 
 def registers_of(number: str, wide: int, Br: int, Bc: int) -> int:
     """Of a thread of kernel `number` with these tiles; where they were not compiled, of the next larger ones that were.
@@ -93,8 +137,17 @@ def registers_of(number: str, wide: int, Br: int, Bc: int) -> int:
     return here[_not_below(Bc, list(here))]
 
 
+def spilled_bytes(number: str, wide: int, Br: int, Bc: int) -> int:
+    """Bytes of registers that a thread of kernel `number` spills with these tiles; 0 where none, or not known.
+
+    Args:
+        wide: the head dimension that the kernel is compiled for.
+    """
+    return SPILLED.get(number, {}).get((wide, Br, Bc), 0)
+
+
 def _not_below(wanted: int, sizes: list[int]) -> int:
     return min((size for size in sizes if size >= wanted), default=max(sizes))
 
 
-__all__ = ["REGISTERS", "registers_of"]
+__all__ = ["REGISTERS", "SPILLED", "registers_of", "spilled_bytes"]

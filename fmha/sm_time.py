@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fmha.compiled import spilled_bytes
 from fmha.dispatch import Floats, blocks_in_order, deal
 from fmha.errors import LimitError
 from fmha.hardware import Gpu
@@ -26,6 +27,7 @@ from fmha.model_facts_tiled import (
     MMA_OF_PEAK,
     NORM,
     ROUND_CLOCKS,
+    SPILL_CLOCKS,
     VISIT_CLOCKS,
 )
 from fmha.plan import Plan
@@ -67,7 +69,8 @@ def sm_time(kernel: Kernel, plan: Plan, gpu: Gpu, blocks_per_sm: int, order: str
     alone = _clocks_alone(kernel, plan, gpu, cost, warps)
     masked = cost.masked / SCHEDULERS * _slower(warps, HIDES)
     visits, partial = _visits(plan.problem, plan.tiling)
-    together = _together(kernel, cost, alone, warps)
+    spilled = spilled_bytes(kernel.number, plan.defines["HEAD_DIM"], plan.tiling.Br, plan.tiling.Bc)
+    together = _together(kernel, cost, alone, warps) + SPILL_CLOCKS * spilled
     start = BLOCK_CLOCKS * 2 / warps
     spent = visits * together + partial * masked + start * (visits > 0)  # clocks of an SM: [B, Tr]
     busy = _busy(plan, spent, gpu.sms, there, order)

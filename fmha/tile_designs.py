@@ -1,9 +1,9 @@
-"""Three ways to build a q-outer kernel, what each needs for a tile of Br x Bc, and the tiles that FlashAttention chose.
+"""Five ways to build a q-outer kernel, what each needs for a tile of Br x Bc, and the tiles that FlashAttention chose.
 
 A *design* says where Q, K, V, S, P and O live and who owns what; from that follow a block's threads, shared memory and
 registers, and so which tiles can be. The rules for FlashAttention-2 and -3 are ours, read from where their kernels keep
 things; they accept the tiles of their authors and refuse those that the authors' comments call impossible or slow
-because registers spill (`tests/core/test_tile_designs.py`).
+because registers spill (`tests/core/test_tile_designs.py`). Kernels of this app are as their plans have them.
 
 Sources: FlashAttention-2, csrc/flash_attn/src/flash_fwd_launch_template.h; FlashAttention-3, hopper/tile_size.h
 (forward, 16 bits, without dropout, windows or paging); CUDA C++ Programming Guide (255 registers a thread).
@@ -13,14 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
+from fmha.compiled import REGISTERS, registers_of
+from fmha.errors import LimitError, ProblemError
 from fmha.hardware import Gpu
+from fmha.kernels import KERNELS
 from fmha.memory import smem_bytes
 from fmha.problem import Problem, Tiling
+from fmha.sm_time import check_gpu
 from fmha.units import format_bytes
 
-DesignName = Literal["02", "fa2", "fa3"]
+DesignName = Literal["02", "12", "13", "fa2", "fa3"]
 
 OTHER_REGISTERS = 24  # addresses, loop counters, m and l: what a thread needs beside its part of S, P, O
 _PRODUCER_REGISTERS = 24  # FlashAttention-3 gives most registers of its loading warps away
@@ -74,6 +79,29 @@ def _one_thread_a_score(problem: Problem, tiling: Tiling, gpu: Gpu) -> Need:
         said = f"{Br} x {Bc} = {threads:,} threads, one for each score; a block has at most {gpu.threads_per_block:,}"
         return _refuse(need, "threads", said)
     return _within_smem(need, gpu)
+
+
+def _as_planned(number: str, problem: Problem, tiling: Tiling, gpu: Gpu) -> Need:
+    """A kernel of this app on tensor cores: what its plan and its build take."""
+    kernel, none = KERNELS[number], Need(4 * _WARP, 0, None)
+    row_step = min(rows for _, rows in REGISTERS[number])
+    column_step = min(min(columns) for columns in REGISTERS[number].values())
+    if not gpu.is_cuda:
+        return _refuse(none, "GPU", f"the {gpu.name} does not run CUDA kernels")
+    try:
+        check_gpu(kernel, problem, gpu)
+    except LimitError as error:
+        return _refuse(none, "GPU", str(error))
+    try:
+        plan = kernel.plan(problem, tiling, gpu)
+    except (LimitError, ProblemError) as error:
+        why, sentence = "shared memory", str(error)
+        if not sentence.startswith(why):
+            why = "divisibility" if tiling.Br % row_step or tiling.Bc % column_step else "registers"
+        return _refuse(none, why, sentence.split(": ", 1)[-1])
+    (launch,) = plan.launches
+    registers = registers_of(number, plan.defines["HEAD_DIM"], tiling.Br, tiling.Bc)
+    return Need(launch.block, launch.smem_bytes, registers)
 
 
 def _registers_hold_scores(problem: Problem, tiling: Tiling, gpu: Gpu) -> Need:
@@ -150,6 +178,22 @@ DESIGNS: dict[str, Design] = {
             "One thread for each score of a tile, so Br x Bc threads. Tiles of Q, K, V, the scores and the accumulator "
             "all lie in shared memory.",
             _one_thread_a_score,
+        ),
+        Design(
+            "12",
+            "kernel 12 of this app",
+            ("bf16", "fp16"),
+            "4 warps, each with a quarter of the rows, multiply on tensor cores. Shared memory holds the tiles of Q, K "
+            "and V, those of K and V twice; S, P and O stay in registers.",
+            partial(_as_planned, "12"),
+        ),
+        Design(
+            "13",
+            "kernel 13 of this app",
+            ("fp32",),
+            "fp32 on tensor cores, three products for one. 4 warps, each with a quarter of the rows; tiles of Q, K and "
+            "V in shared memory, S, P and O in registers.",
+            partial(_as_planned, "13"),
         ),
         Design(
             "fa2",

@@ -5,8 +5,8 @@
 - whether these tiles can be, or the first thing that forbids them (`fmha.tile_designs`);
 - requested bytes, exact (`fmha.traffic.closed_form`, q-outer);
 - blocks and warps that an SM holds (`fmha.occupancy`);
-- the least time that the roofs allow, for FlashAttention's designs; for kernel 02 times and L2 bytes come from a model
-  that the caller hands in;
+- the least time that the roofs allow, for FlashAttention's designs; for kernels of this app times and L2 bytes come
+  from a model that the caller hands in;
 - TFLOP/s as recorded on the same GPU for the same problem.
 """
 
@@ -20,6 +20,7 @@ from fmha.caches import q_outer_l2
 from fmha.dispatch import Waves
 from fmha.errors import ProblemError
 from fmha.hardware import KIB, Gpu
+from fmha.kernels import KERNELS
 from fmha.levels import caches_of
 from fmha.measurement import Recording, tflops
 from fmha.occupancy import Occupancy, occupancy
@@ -128,9 +129,9 @@ def tile_map(
     Args:
         design: a key of `fmha.tile_designs.DESIGNS`.
         problem: in a dtype of the design.
-        model: L2 bytes and time of the tiles that can be; without it kernel 02 has neither, and FlashAttention's
-            designs have the least time that the roofs allow.
-        recordings: where kernel 02's speeds are looked up.
+        model: L2 bytes and time of the tiles that can be; without it kernels of this app have neither, and
+            FlashAttention's designs have the least time that the roofs allow.
+        recordings: where a kernel's speeds are looked up.
 
     Raises:
         ProblemError: unknown design, or one that does not compute in this dtype.
@@ -140,7 +141,7 @@ def tile_map(
     chosen = DESIGNS[design]
     if problem.dtype not in chosen.dtypes:
         raise ProblemError(f"{chosen.title} computes in {' or '.join(chosen.dtypes)}, not in {problem.dtype}.")
-    speeds = _recorded(problem, gpu, recordings) if design == "02" else {}
+    speeds = _recorded(design, problem, gpu, recordings) if design in KERNELS else {}
 
     def cell(tiling: Tiling) -> Cell:
         need = chosen.needs(problem, tiling, gpu)
@@ -156,7 +157,7 @@ def tile_map(
         l2 = time = None
         if model is not None:
             l2, time = model(tiling)
-        elif design != "02":
+        elif design not in KERNELS:
             time = least_time_us(problem, tiling, gpu, moved)
         speed = speeds.get((tiling.Br, tiling.Bc))
         return Cell(tiling, need, moved.requested_bytes, held, waves, l2, time, speed)
@@ -204,17 +205,17 @@ def least_time_us(problem: Problem, tiling: Tiling, gpu: Gpu, moved: Traffic) ->
     return max(times)
 
 
-def _recorded(problem: Problem, gpu: Gpu, recordings: Iterable[Recording]) -> dict[tuple[int, int], float]:
-    """Useful TFLOP/s of kernel 02 by (Br, Bc), recorded on `gpu` for this very problem and checked to be right."""
+def _recorded(kernel: str, problem: Problem, gpu: Gpu, recordings: Iterable[Recording]) -> dict[tuple[int, int], float]:
+    """Useful TFLOP/s of a kernel by (Br, Bc), recorded on `gpu` for this very problem and checked to be right."""
     speeds: dict[tuple[int, int], float] = {}
     for recording in recordings:
         if recording.device.gpu.key != gpu.key:
             continue
         for run in recording.runs:
-            if run.problem != problem:
-                continue
             for entry in run.entries:
+                if run.problem.replace(dtype=entry.dtype) != problem:
+                    continue
                 right = entry.check is not None and entry.check.ok and not entry.stale
-                if entry.name == "02" and entry.tiling and entry.time and right:
+                if entry.name == kernel and entry.tiling and entry.time and right:
                     speeds[entry.tiling] = tflops(problem, entry.time.median_us)
     return speeds

@@ -1,8 +1,7 @@
 """What one visit of a K/V tile asks of an SM, by a block of kernels 06 to 13: counted from their sources.
 
 Instructions are those of warps. Beside the terms that scale with the tiles, machine code has a few for addresses and
-loops; their numbers here are nvcc 13.0's for sm_90, read from the loop over K/V tiles (cuobjdump -sass). Registers that
-the compiler spills to memory are not counted.
+loops; their numbers here are nvcc 13.0's for sm_90, read from the loop over K/V tiles (cuobjdump -sass).
 """
 
 from __future__ import annotations

@@ -9,9 +9,12 @@ import streamlit as st
 from fmha import Problem, Tiling, formulas, ladder
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
 from fmha.forecast import Forecast, forecast, time_us
-from fmha.hardware import GPUS, Gpu
+from fmha.forecast_parts import FunctionForecast
+from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
+from fmha.model_facts import ERRORS_OF_THE_MODEL
+from fmha.model_facts_tiled import LOWEST_RANKING, tiled_error
 from fmha.tile_designs import DESIGNS, Preset, presets
 from fmha.tilemap import BASE_SIZES, Cell, Metric, Predicted, TileMap, asked_of_l2, tile_map
 from fmha.traffic import closed_form
@@ -25,39 +28,49 @@ from fmha.units import format_bytes, format_ratio, format_time_us
 LENGTHS = [2**e for e in range(7, 17)]
 KEY = "tiles"
 METRICS: tuple[Metric, ...] = ("requested", "l2", "time", "occupancy", "recorded")
-FIRST = {"02": (32, 32), "fa2": (128, 64), "fa3": (128, 128)}  # the cell that is framed on a fresh page
-DESIGN_NAMES = {"02": "kernel 02", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3"}
+# The cell that is framed on a fresh page.
+FIRST = {"02": (32, 32), "12": (128, 64), "13": (128, 32), "fa2": (128, 64), "fa3": (128, 128)}
+DESIGN_NAMES = {
+    "02": "kernel 02", "12": "kernel 12", "13": "kernel 13", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3",
+}  # fmt: skip
+OF_TENSOR_CORES = (16, 32, 48, 64, 80, 96, 112, 128)  # Bc of kernels 12 and 13
 LARGEST = 1 << 20
 # Visits that the model of a cell follows. L2 bytes are a few percent off; time hangs on shared memory, not on them.
 VISITS = {"l2": 2_000, "time": 500}
+VISITS_OF_LARGE_TILES = 800
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def mapped(
     design: str, problem: Problem, gpu: Gpu, rows: tuple[int, ...], columns: tuple[int, ...], modelled: str
 ) -> TileMap:
-    """The map, by its whole input. modelled: "l2" or "time", what the model says of kernel 02's cells, or ""."""
+    """The map, by its whole input. modelled: "l2" or "time", what the model says of our kernels' cells, or ""."""
 
     def l2(tiling: Tiling) -> Predicted:
-        return Predicted(l2_bytes=asked_of_l2(problem, tiling, gpu, VISITS["l2"]))
+        if design == "02":
+            return Predicted(l2_bytes=asked_of_l2(problem, tiling, gpu, VISITS["l2"]))
+        said = forecast(KERNELS[design], problem, tiling, gpu, most=VISITS_OF_LARGE_TILES)
+        return Predicted(l2_bytes=said.levels.l2)
 
     def time(tiling: Tiling) -> Predicted:
-        return Predicted(time_us=time_us(KERNELS["02"], problem, tiling, gpu, most=VISITS["time"]))
+        return Predicted(time_us=time_us(KERNELS[design], problem, tiling, gpu, most=VISITS["time"]))
 
-    models = {"l2": l2, "time": time} if design == "02" else {}
+    models = {"l2": l2, "time": time} if design in KERNELS else {}
     return tile_map(
         design, problem, gpu, rows, columns, model=models.get(modelled), recordings=(*shipped(), *ladder.shipped())
     )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def foretold(problem: Problem, tiling: Tiling, gpu: Gpu) -> Forecast:
-    """What the model says of kernel 02 with these tiles, in full."""
-    return forecast(KERNELS["02"], problem, tiling, gpu)
+def foretold(number: str, problem: Problem, tiling: Tiling, gpu: Gpu) -> Forecast:
+    """What the model says of one of our kernels with these tiles, in full."""
+    return forecast(KERNELS[number], problem, tiling, gpu)
 
 
-def sizes(found: Sequence[Preset]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Br and Bc of the map: powers of two, and what the presets need."""
+def sizes(design: str, found: Sequence[Preset]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Br and Bc of the map: powers of two, and what the presets need; in steps of 16 where tensor cores take them."""
+    if design in ("12", "13"):
+        return (32, 64, 128, 256), OF_TENSOR_CORES
     rows = sorted({*BASE_SIZES, *(preset.Br for preset in found)})
     return tuple(rows), tuple(sorted({*BASE_SIZES, *(preset.Bc for preset in found)}))
 
@@ -114,15 +127,15 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
         return
     held, waves = cell.held, cell.waves
     assert held is not None and waves is not None and cell.requested_bytes is not None
-    l2, time, slow = shown(cell, "l2"), shown(cell, "time"), ""
-    if drawn.design.key == "02":
-        said = foretold(p, cell.tiling, gpu)
+    l2, time, slow, ours = shown(cell, "l2"), shown(cell, "time"), "", drawn.design.key in KERNELS
+    if ours:
+        said = foretold(drawn.design.key, p, cell.tiling, gpu)
         l2, time = format_bytes(said.levels.l2), format_time_us(said.time_us)
-        slow = f"\n- **{said.functions[0].binds.capitalize()}** takes longest, says the model."
+        slow = "\n" + costs(said.functions[0])
     boxes = [
         ("Requested", shown(cell, "requested")),
         ("Asked of L2, predicted", l2 or "no model"),
-        ("Time, predicted" if drawn.design.key == "02" else "Time, at best", time or "no model"),
+        ("Time, predicted" if ours else "Time, at best", time or "no model"),
         ("Recorded", f"{cell.tflops:.3g} TFLOP/s" if cell.tflops else "nothing"),
     ]
     for pair in (boxes[:2], boxes[2:]):
@@ -148,6 +161,17 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
         )
         + slow
     )
+
+
+def costs(said: FunctionForecast) -> str:
+    """What takes the time, one line of a list."""
+    if not said.together_us:
+        return f"- **{said.binds.capitalize()}** takes longest, says the model."
+    if said.resources[said.binds] >= said.together_us:
+        return f"- **{said.binds}** takes longest, says the model: {format_time_us(said.resources[said.binds])}."
+    most = sorted((name for name in said.resources if name not in ("L2", "DRAM")), key=lambda n: -said.resources[n])
+    alone = ", ".join(f"{name} {format_time_us(said.resources[name])}" for name in most)
+    return f"- **They hardly overlap:** {alone} alone; {format_time_us(said.together_us)} together, with waits."
 
 
 def with_numbers(drawn: TileMap, cell: Cell) -> None:
@@ -194,16 +218,18 @@ def rules(drawn: TileMap) -> None:
     st.header("What is assumed", anchor=False)
     design = drawn.design
     lines = [f"**{design.title}:** {design.rule}"]
-    if design.key == "02":
+    if design.key in KERNELS:
+        unknown = ", and for tiles that were not compiled they are left out" if design.key == "02" else ""
         lines.append(
-            "Registers are those of nvcc 13.0 for compute capability 9.0; other compilers and GPUs differ by a few, "
-            "and for tiles that were not compiled they are left out."
+            "Registers are those of nvcc 13.0 for compute capability 9.0; other compilers and GPUs differ by a "
+            f"few{unknown}."
         )
+        lines.append(how_good(design.key, drawn.gpu))
     else:
         lines += [
             "The rule is ours, not theirs. It allows the tiles that its authors use and forbids those that they call "
-            "impossible or slow because registers spill. This app has no such kernel yet, so nothing is recorded, and "
-            "no model says what L2 sees.",
+            "impossible or slow because registers spill. No kernel of this app is built exactly so, so nothing is "
+            "recorded, and no model says what L2 sees.",
             "**Time is the least that the roofs allow:** arithmetic on whole visited tiles at the matrix peak (SMs "
             "that have a block less wait for the busiest), requested bytes at the speed of L2 where it is known, "
             "compulsory bytes at the speed of device memory. Softmax, latency and synchronisation are not in it, so it "
@@ -214,6 +240,27 @@ def rules(drawn: TileMap) -> None:
         "acts through shared memory, registers and the mask's diagonal."
     )
     st.markdown("\n".join(f"- {line}" for line in lines))
+
+
+def how_good(number: str, gpu: Gpu) -> str:
+    """How far the predicted time can be trusted."""
+    if number == "02":
+        (error,) = (e for e in ERRORS_OF_THE_MODEL if e.what == "time")
+        text = (
+            f"within {100 * error.largest:.0f} % of what was recorded, half of them within {100 * error.median:.0f} %"
+        )
+        said = f"**Predicted time** was {text}."
+    else:
+        said = f"**Predicted time.** {tiled_error(number)}"
+        if number == "12":
+            said += (
+                " In each of six settings it put the tile sizes into the recorded order but for neighbours "
+                f"(Spearman's rank correlation {LOWEST_RANKING:g} or more)."
+            )
+        said += " Bytes asked of L2 come from the model of the caches, which was checked with kernels 01 and 02 only."
+    if gpu.key != DEFAULT_GPU:
+        said += f" Nothing was measured on the {gpu.name}: there it is an estimate, by its own peaks and bandwidths."
+    return said
 
 
 def exercises(drawn: TileMap, problem: Problem, gpu: Gpu) -> None:
@@ -241,6 +288,15 @@ def exercises(drawn: TileMap, problem: Problem, gpu: Gpu) -> None:
                 f"{preset.name} takes {preset.Br} x {preset.Bc} here. In kernel 02 that cannot be: "
                 f"{plain(need.sentence)}. What does it do with S, P and O instead?"
             )
+    twelve = mapped(
+        "12", problem.replace(dtype="bf16"), gpu, *sizes("12", ()), "time"
+    ).best("time")  # fmt: skip
+    if twelve is not None and twelve.held is not None:
+        lines.append(
+            f"Choose kernel 12 and colour by time. The model's best tiles are Br = {twelve.tiling.Br}, Bc = "
+            f"{twelve.tiling.Bc}, with {twelve.held.warps} of {twelve.held.max_warps} warps on an SM. Is it occupancy "
+            "that makes tiles fast?"
+        )
     limits = {g.key: g.smem_per_block_optin for g in GPUS.values() if g.is_cuda}
     small, large = min(limits, key=lambda k: limits[k]), max(limits, key=lambda k: limits[k])
     lines += [
@@ -276,7 +332,7 @@ def main() -> None:
     metric: Metric = next(m for m in METRICS if m == colour)
     gpu, design = GPUS[gpu_key], DESIGNS[key]
     found = presets(d, causal is not None, gpu)
-    rows, cols = sizes(found)
+    rows, cols = sizes(key, found)
     everywhere = (
         controls.hidden("Br", lo=0, hi=LARGEST, default=0), controls.hidden("Bc", lo=0, hi=LARGEST, default=0),
     )  # fmt: skip
@@ -320,16 +376,28 @@ def nothing(drawn: TileMap, metric: Metric) -> str:
     if not any(cell.runs for row in drawn.cells for cell in row):
         return f"No tile size can be on the {drawn.gpu.name} with this design."
     if metric == "recorded":
-        runs = [run.problem for recording in shipped() for run in recording.runs]
-        lengths = ", ".join(f"{n:,}" for n in sorted({p.Nq for p in runs}))
-        dims = " and ".join(str(d) for d in sorted({p.d for p in runs}))
-        heads = " and ".join(str(h) for h in sorted({p.H for p in runs}))
-        where = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
-        return (
-            f"Nothing is recorded for these settings. Kernel 02 was recorded on {where} at N = {lengths}, d = {dims}, "
-            f"H = {heads}, fp32."
-        )
+        return nothing_recorded(drawn)
     return "There is no model of this number for this design: choose kernel 02, or another colour."
+
+
+def nothing_recorded(drawn: TileMap) -> str:
+    """Where the design was recorded instead."""
+    number = drawn.design.key if drawn.design.key in KERNELS else "02"
+    there = [
+        (run.problem, entry.dtype, recording.device.gpu.name)
+        for recording in shipped() for run in recording.runs for entry in run.entries
+        if entry.name == number and entry.time and entry.tiling
+    ]  # fmt: skip
+    text = "Nothing is recorded for these settings."
+    if not there:
+        return f"{text} Kernel {number} is in none of the recordings that come with the app."
+    lengths = ", ".join(f"{n:,}" for n in sorted({p.Nq for p, *_ in there}))
+    dims = " and ".join(str(d) for d in sorted({p.d for p, *_ in there}))
+    sizes = sorted({(p.B, p.H) for p, *_ in there})
+    heads = " and ".join(f"B = {B}, H = {H}" for B, H in sizes) if len(sizes) <= 4 else f"{len(sizes)} choices of B, H"
+    where = " and ".join(sorted({name for *_, name in there}))
+    dtypes = " and ".join(sorted({dtype for _, dtype, _ in there}))
+    return f"{text} Kernel {number} was recorded on {where} at N = {lengths}, d = {dims}, {heads}, {dtypes}."
 
 
 main()

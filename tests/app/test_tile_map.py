@@ -12,6 +12,7 @@ from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
+from fmha.model_facts_tiled import tiled_error
 from fmha.tile_designs import DESIGNS, presets
 from fmha.tilemap import tile_map
 from fmha.traffic import closed_form
@@ -56,13 +57,23 @@ def test_a_cell_that_cannot_be_says_why() -> None:
 def test_every_design_and_colour(design: str, colour: str) -> None:
     at = opened(design=design, colour=colour, N="512")
     p = Problem(N=512, H=16, d=64, dtype=DESIGNS[design].dtypes[0])
-    assert at.subheader[0].value.split()[2] == str(7 * 7)
+    assert at.subheader[0].value.split()[2] == str(4 * 8 if design in ("12", "13") else 7 * 7)
     if design == "02" and colour == "recorded":
         best = tile_map("02", p, GPUS["H200"], recordings=shipped()).best("recorded")
         assert best is not None
         assert any(f"Br = {best.tiling.Br}, Bc = {best.tiling.Bc}" in m.value for m in at.markdown)
-    if design != "02" and colour in ("l2", "recorded"):
+    if (design != "02" and colour == "recorded") or (design in ("fa2", "fa3") and colour == "l2"):
         assert len(at.info) == 1
+    if design in KERNELS and colour == "time":
+        shown = metrics(at)
+        Br, Bc = (int(part.split(" = ")[1]) for part in at.header[0].value.split(", "))
+        assert shown["Time, predicted"] == format_time_us(
+            forecast(KERNELS[design], p, Tiling(Br, Bc), GPUS["H200"]).time_us
+        )
+        text = " ".join(m.value for m in at.markdown)
+        assert (
+            "They hardly overlap" in text and tiled_error(design) in text if design != "02" else "takes longest" in text
+        )
 
 
 @pytest.mark.parametrize("gpu", ["H200", "A100-80", "RTX4090"])
