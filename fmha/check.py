@@ -2,9 +2,10 @@
 
 The rule: the error against float64 is at most twice that of the plain computation in the same precision (matrix
 product, softmax, matrix product), plus two roundings of what is added up for one row (P |V|), which matter where the
-plain computation happens to be exact. How near the plain computation comes is partly luck, because it depends on the
-order in which its sums are added up. So where a result misses the mark that the matrix library's order sets, the plain
-computation is done again in the orders of a simple loop, forwards and backwards, and the largest of its errors counts.
+plain computation happens to be exact; each row in which it is gets them. How near the plain computation comes is partly
+luck, because it depends on the order in which its sums are added up. So where a result misses the mark that the matrix
+library's order sets, the plain computation is done again in the orders of a simple loop, forwards and backwards, and
+the largest of its errors counts.
 
 Every number of O must be finite; the comparison itself covers all rows, or a sample of them where float64 would take
 too long.
@@ -70,12 +71,14 @@ class Truth:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of one head: O and LSE in float64, those of the plain computation, and the largest P |V|."""
+    """Rows of one head: O and LSE in float64, those of the plain computation, the largest P |V|, and the sum of its
+    squares over rows in which the plain computation is exact."""
 
     head: HeadRows
     exact: tuple[Array, Array]
     plain: tuple[Array, Array]
     summed: float
+    exact_squares: float
 
 
 def choose_rows(problem: Problem, budget: int = BUDGET, seed: int = 0) -> tuple[HeadRows, ...]:
@@ -152,7 +155,9 @@ def truth_of(
             q, k, v = _stored(p, part, Q, K, V)
             summed, _ = _attention(p, part, q, k, np.abs(v), np.float64)
             exact, plain = (_attention(p, part, q, k, v, work) for work in (np.float64, np.float32))
-            parts.append(_Part(part, exact, plain, float(summed.max(initial=0.0))))
+            is_exact = (plain[0] == exact[0]).all(axis=1)
+            squares = float((summed[is_exact] ** 2).sum())
+            parts.append(_Part(part, exact, plain, float(summed.max(initial=0.0)), squares))
     return Truth(sum(len(head.rows) for head in chosen), tuple(parts))
 
 
@@ -178,6 +183,7 @@ class _Errors:
     def __init__(self) -> None:
         self.largest = self.squares = self.norm = self.lse_size = 0.0
         self.summed = 0.0  # the largest P |V|
+        self.exact_squares = 0.0
         self.plain_largest = self.plain_lse = 0.0
         self.plain_squares = {"library": 0.0}  # by order of summation
         self.lse: float | None = None
@@ -202,6 +208,7 @@ class _Errors:
         self.squares += float((difference**2).sum())
         self.norm += float((truth**2).sum())
         self.summed = max(self.summed, part.summed)
+        self.exact_squares += part.exact_squares
         if LSE is not None:
             self._add_lse(LSE[head.b, head.h][head.rows].astype(np.float64), truth_lse)
 
@@ -233,7 +240,8 @@ class _Errors:
         relative = self.squares**0.5 / norm if norm else float(self.squares > 0)
         plain_relative = max(self.plain_squares.values()) ** 0.5 / norm if norm else 0.0
         relative_allowed = _FACTOR * plain_relative
-        relative_allowed += _ROUNDINGS * rounding * self.summed * p.d**0.5 / norm if norm else 0.0  # of one row
+        one_row = self.summed * p.d**0.5
+        relative_allowed += _ROUNDINGS * rounding * max(one_row, self.exact_squares**0.5) / norm if norm else 0.0
         lse_allowed = None
         if self.lse is not None:
             lse_allowed = _FACTOR * self.plain_lse + _ROUNDINGS * 2.0**-24 * max(1.0, self.lse_size)

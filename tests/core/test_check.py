@@ -116,3 +116,17 @@ def test_one_truth_serves_many_results() -> None:
         for O in (right, right * np.float32(1.1), np.where(right > 0.5, np.float32(np.nan), right)):
             assert check(p, Q, K, V, O, truth=known) == check(p, Q, K, V, O, rows=chosen)
     assert check(p, Q, K, V, right, truth=known).rows_checked == 43
+
+
+def test_rows_in_which_the_plain_computation_is_exact_may_each_be_rounded() -> None:
+    """One key: O is V. A result that is off by half of its last place in every row is as good as fp32 allows, one that
+    is off by two places is not; how many rows there are does not matter."""
+    for N in (1, 32, 200):
+        p = Problem(Nq=N, Nk=1, d=12)
+        arrays = load("random", p, seed=1)
+        Q, K, V = (a.astype(np.float32) for a in (arrays.Q, arrays.K, arrays.V))
+        O = np.broadcast_to(V, (1, 1, N, 12)).copy()
+        step = np.spacing(np.abs(O))
+        assert check(p, Q, K, V, O).ok and check(p, Q, K, V, O + step).ok
+        found = check(p, Q, K, V, O + 3 * step)
+        assert not found.ok and "allowed" in found.verdict

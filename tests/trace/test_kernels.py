@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,6 +93,22 @@ def test_kernels_that_take_strides(kernel: Kernel, cache: Path) -> None:
     assert np.array_equal(run.O, plain.O) and run.LSE is not None and np.array_equal(run.LSE, plain.LSE)
     assert run.requested_bytes == plain.requested_bytes == run.plan.requested.requested_bytes
     assert run.global_bytes[STRIDES][0] > 0
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS.values() if "copies_done<" in k.source()], ids=lambda k: k.name)
+def test_a_copy_that_nobody_waited_for_has_brought_nothing(kernel: Kernel, cache: Path) -> None:
+    """cp.async: each wait that stands in a loop is needed, as is a wait before a barrier and not behind it."""
+    p = kernel.fitting(Problem(N=130, d=24))
+    t, arrays = Tiling(*tilings_of(kernel)[0]), inputs(p)
+    source = kernel.source()
+    whole = trace(kernel, p, t, *arrays, flops=False, cache=cache)
+    assert whole.findings == () and check(p, *arrays, whole.O).ok
+    broken = source.replace("copies_done<0>();", ";")
+    late = re.sub(r"copies_done<0>\(\);(\s*)(__syncthreads\(\);)", r"\2\1copies_done<0>();", source)
+    assert broken != source and late != source
+    for text in (broken, late):
+        run = trace(kernel, p, t, *arrays, text=text, flops=False, cache=cache)
+        assert not check(p, *arrays, run.O).ok
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS.values() if not k.tiled], ids=lambda k: k.name)

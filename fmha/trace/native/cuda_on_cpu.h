@@ -45,6 +45,9 @@ void fmha_barrier(unsigned line);
 int fmha_barrier_vote(int predicate, int operation, unsigned line);
 uint64_t fmha_exchange(unsigned mask, uint64_t value, int source, unsigned line);
 unsigned fmha_ballot(unsigned mask, int predicate, unsigned line);
+void fmha_copy_later(void* to, const void* value);  // 16 bytes
+void fmha_copies_issued(void);
+void fmha_copies_done(unsigned left);
 void fmha_warp_do(void (*work)(void** lanes), void* lane, unsigned line);
 float fmha_atomic_add_f32(float* at, float value);
 int fmha_atomic_i32(int* at, int value, int operation);

@@ -531,6 +531,41 @@ void fmha_warp_do(void (*work)(void** lanes), void* lane, u32 line) {
     in_warp(TOGETHER, 0xffffffffu, 0, 0, line);
 }
 
+// ---- copies under way (cp.async) -------------------------------------------------------------------------------------------
+// What such a copy brings is there once its thread has waited for it: until then the place holds what nobody wrote.
+typedef struct {
+    void* to;
+    u64 value[2];
+    u32 group;
+} Copy;
+static struct {
+    Copy* copies;
+    u32 count, room, group;
+} under_way[MAX_THREADS];
+
+void fmha_copy_later(void* to, const void* value) {
+    u32 t = now_thread;
+    if (under_way[t].count == under_way[t].room) {
+        under_way[t].room = under_way[t].room ? 2 * under_way[t].room : 64;
+        under_way[t].copies = (Copy*)realloc(under_way[t].copies, under_way[t].room * sizeof(Copy));
+        if (!under_way[t].copies) _exit(8);
+    }
+    Copy* copy = &under_way[t].copies[under_way[t].count++];
+    copy->to = to;
+    copy->group = under_way[t].group;
+    memcpy(copy->value, value, sizeof copy->value);
+}
+void fmha_copies_issued(void) { under_way[now_thread].group++; }
+void fmha_copies_done(u32 left) {  // all groups that were issued but for the last `left`
+    u32 t = now_thread, kept = 0;
+    for (u32 i = 0; i < under_way[t].count; i++) {
+        Copy* copy = &under_way[t].copies[i];
+        if (copy->group + left < under_way[t].group) memcpy(copy->to, copy->value, sizeof copy->value);
+        else under_way[t].copies[kept++] = *copy;
+    }
+    under_way[t].count = kept;
+}
+
 static void take_logs(u32 warp);
 
 // Lets go all lanes whose warp operation all lanes of its mask have reached; whether there were any.
@@ -867,6 +902,7 @@ static void run_block(u32 block) {
         Access* log = f->log;
         memset(f, 0, sizeof *f);
         f->log = f->next = log;
+        under_way[t].count = under_way[t].group = 0;
         // Staggered, so that the hot ends of the stacks do not fall into one set of the processor's cache.
         char* top = stacks + (size_t)(t + 1) * STACK - t % 61 * 192;
         f->sp = prepared((char*)((uintptr_t)top & ~(uintptr_t)63), begin_fiber);

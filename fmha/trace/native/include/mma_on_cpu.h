@@ -158,11 +158,16 @@ static FMHA_INLINE void split(fmha_float x, unsigned& high, unsigned& low FMHA_L
 }
 static FMHA_INLINE void load_matrices(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, false, __LINE__); }
 static FMHA_INLINE void load_matrices_transposed(unsigned (&to)[4], Tile tile, int piece) { fmha::matrices(to, tile.at + piece, true, __LINE__); }
+// The place is written now, with what nobody may read; the numbers arrive when the thread waits for them.
 static FMHA_INLINE void copy_async(Tile tile, int piece, const uint4* from, bool inside) {
-    if (inside) tile.at[piece] = *from;
-    else tile.at[piece] = make_uint4(0, 0, 0, 0);
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (inside) value = *from;
+    tile.at[piece] = make_uint4(~0u, ~0u, ~0u, ~0u);
+    fmha_copy_later((void*)(tile.at + piece), (const void*)&value);
 }
-static FMHA_INLINE void copies_issued() {}
+static FMHA_INLINE void copies_issued() { fmha_copies_issued(); }
 template <int LEFT>
-static FMHA_INLINE void copies_done() {}
+static FMHA_INLINE void copies_done() {
+    fmha_copies_done(LEFT);
+}
 #pragma pop_macro("float")
