@@ -80,6 +80,15 @@ def sm_time(kernel: Kernel, plan: Plan, gpu: Gpu, blocks_per_sm: int, order: str
     return SmTime(resources, heads * float(spent.sum()) / clock, busy)
 
 
+def wavefronts(kernel: Kernel, plan: Plan) -> float:
+    """Turns of the shared-memory banks in all visits of a run of one of `fmha.visit_costs.COSTED`: without Q and O.
+
+    Counted from the tiles; not access by access, as `fmha.bank_kernels` does for kernels 01 and 02.
+    """
+    visits, _ = _visits(plan.problem, plan.tiling)
+    return plan.problem.H * float(visits.sum()) * visit_cost(kernel.number, plan).wavefronts
+
+
 def check_gpu(kernel: Kernel, problem: Problem, gpu: Gpu) -> None:
     """Whether the GPU has what the kernel is built on: asynchronous copies, tensor cores for the numbers.
 
@@ -165,4 +174,4 @@ def _busy(plan: Plan, spent: Floats, sms: int, there: int, order: str) -> float:
     return total / (total + float((work.max() - work).sum())) if total else 1.0
 
 
-__all__ = ["SmTime", "check_gpu", "mma_flops_per_clock", "sm_time"]
+__all__ = ["SmTime", "check_gpu", "mma_flops_per_clock", "sm_time", "wavefronts"]

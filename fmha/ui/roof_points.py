@@ -6,16 +6,18 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from fmha import best_tiles
 from fmha.edge import dram_doubt
 from fmha.errors import FmhaError, LimitError
 from fmha.figures.roof_chart import Mark
-from fmha.forecast import MODELLED, forecast
+from fmha.forecast import MODELLED, forecast, own_order
 from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Entry, Found, Recording, Run, nearest, useful_flops
 from fmha.problem import Problem, Tiling
-from fmha.roofline import LEVELS, ORDERS, Bound, Point, bound, predicted, recorded
+from fmha.roofline import LEVELS, ORDERS, WAVEFRONT_BYTES, Bound, Point, bound, predicted, recorded
 from fmha.schedule import Order
+from fmha.sm_time import wavefronts
 from fmha.traffic import closed_form, compulsory_bytes
 from fmha.ui.page import plain
 from fmha.ui.sentences import differences, one_line, percent, said
@@ -33,6 +35,7 @@ class Shown:
     name, short: for people, with and without what it is. found: where a measured one was recorded; None: predicted.
     lacking: why a prediction has no bytes of a kernel, a sentence: then its bytes are those that blocks request, at
     every level; None when the cache model and the banks give them. doubt: why it has no DRAM bytes, a sentence, or "".
+    foretold_us: the forecast of its time, where there is one that is worth drawing.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Shown:
     found: Found | None = None
     lacking: str | None = None
     doubt: str = ""
+    foretold_us: float | None = None
 
     @property
     def measured(self) -> bool:
@@ -49,8 +53,9 @@ class Shown:
 
     @property
     def tflops(self) -> float:
-        """Its height in the chart: what was measured, or the bound of a prediction."""
-        return self.bound.point.tflops or self.bound.tflops
+        """Its height in the chart: what was measured or is forecast, or the bound of a prediction."""
+        point = self.bound.point
+        return point.tflops or (point.flops / self.foretold_us / 1e6 if self.foretold_us else self.bound.tflops)
 
     def mark(self) -> Mark:
         """For the chart."""
@@ -75,6 +80,8 @@ class Shown:
         elif len(limits) > 1:
             text += f"; the nearest memory roof, {limits[1][0].level}, is {format_ratio(limits[1][1] / most)} that"
         text += ". " + self._measured() if self.measured else "."
+        if self.foretold_us:
+            text += f" Forecast: **{self.tflops:.3g} TFLOP/s**, {percent(self.tflops / self.bound.tflops)} of it."
         if self.two_level:
             text += " Two-level model: caches can lift it."
         text += f" {self.doubt}" if self.doubt else ""
@@ -123,6 +130,28 @@ def predictions(
         name = f"{ORDER_TITLES[p.name]}, predicted"
         shown[p.name] = Shown(name, p.name, bound(p, gpu), lacking=why.get(p.name), doubt=plain(doubt))
     return shown
+
+
+def best_kernel(problem: Problem, tiling: Tiling, gpu: Gpu, most: int = _MOST_VISITS) -> Shown | None:
+    """The forecast of kernel 12, the fastest on tensor cores, under the roofs; None where it cannot run.
+
+    In the problem's dtype, or bf16; with these tiles if it can, else with the fastest that are known.
+    """
+    kernel = KERNELS["12"]
+    p = kernel.fitting(problem)
+    try:
+        tiles = tiling if kernel.complaint(p, tiling, gpu) is None else best_tiles.best(kernel, p, gpu)
+        said = forecast(kernel, p, tiles, gpu, most=most)
+        plan = kernel.plan(p, tiles, gpu)
+    except FmhaError:
+        return None
+    doubt = dram_doubt(p, tiles, gpu, own_order(kernel), blocks_per_sm=said.functions[0].held.blocks)
+    nbytes = {"L2": said.levels.l2, "SMEM": WAVEFRONT_BYTES * wavefronts(kernel, plan)}
+    if not doubt:
+        nbytes["HBM"] = said.levels.dram
+    name = f"{kernel.number} {kernel.name}, {tiles.Br} x {tiles.Bc}"
+    point = Point(kernel.number, name, p.dtype, useful_flops(p), nbytes, "forecast")
+    return Shown(f"{name}, {p.dtype}, forecast", name, bound(point, gpu), doubt=plain(doubt), foretold_us=said.time_us)
 
 
 def requested_intensity(problem: Problem, tiling: Tiling, order: Order) -> float:

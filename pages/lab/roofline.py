@@ -8,10 +8,12 @@ from fmha import Problem, Tiling
 from fmha.figures.roof_chart import roof_chart
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.measurement import Found, shipped
+from fmha.model_facts_tiled import MMA_OF_PEAK, tiled_error
 from fmha.roofline import LEVELS, ORDERS, ridge, roofs
 from fmha.ui import charts, controls, roof_points
 from fmha.ui.page import configuration, explained_errors, page, try_this
 from fmha.ui.roof_points import Library, Shown, requested_intensity
+from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
 from fmha.units import format_bytes, format_flops, format_ratio
 
@@ -24,6 +26,12 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # whose peaks are drawn
 def predictions(problem: Problem, tiling: Tiling, gpu_key: str, orders: tuple[str, ...] = ORDERS) -> dict[str, Shown]:
     """Naive, kv-outer and q-outer under the roofs of a GPU."""
     return roof_points.predictions(problem, tiling, GPUS[gpu_key], orders)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def best_kernel(problem: Problem, tiling: Tiling, gpu_key: str) -> Shown | None:
+    """The forecast of the best kernel on tensor cores."""
+    return roof_points.best_kernel(problem, tiling, GPUS[gpu_key])
 
 
 def recorded(problem: Problem, tiling: Tiling, gpu: Gpu) -> tuple[list[Found], list[Shown], list[Library]]:
@@ -65,7 +73,8 @@ def picture(problem: Problem, gpu: Gpu, shown: list[Shown], peers: list[Library]
         "**How to read it.** A kernel is a row of points at one height, one for each level: "
         ":small[■] shared memory, :small[◆] L2, :small[●] device memory. Each must stay below *its own* slope, and the "
         "row below the peak of its arithmetic. The point that meets its slope first is what holds the kernel back. "
-        "Hollow points are predictions, drawn at the height that the roofs allow; filled ones were measured."
+        "Hollow points are predictions, drawn at the height that the roofs allow, or, for kernel 12, that is forecast; "
+        "filled ones were measured."
     )
     if peers:
         st.caption(
@@ -117,6 +126,7 @@ def table(shown: list[Shown], peers: list[Library]) -> None:
                     **cells,
                     "what binds": s.bound.binds.level,
                     "at most, TFLOP/s": f"{s.bound.tflops:.3g}",
+                    "forecast, TFLOP/s": f"{s.tflops:.3g}" if s.foretold_us else "",
                     "measured, TFLOP/s": "" if point.tflops is None else f"{point.tflops:.3g}",
                     "of the roof": "" if s.bound.reached is None else f"{100 * s.bound.reached:.0f} %",
                 }
@@ -237,11 +247,18 @@ with explained_errors():
     found, measured, peers = recorded(asked, tiles, gpu)
     shown = predictions(asked, tiles, gpu_key)
     headline(shown, gpu)
-    picture(asked, gpu, [*shown.values(), *measured], peers)
+    best = best_kernel(asked, tiles, gpu_key)
+    everything = [*shown.values(), *([best] if best else []), *measured]
+    picture(asked, gpu, everything, peers)
     st.header("Which roof binds", anchor=False)
-    st.markdown("\n".join(f"- {s.sentence()}" for s in [*shown.values(), *measured]))
+    st.markdown("\n".join(f"- {s.sentence()}" for s in everything))
+    if best:
+        st.caption(
+            f"The forecast: {tiled_error('12')} Its instructions (mma.sync) reach {percent(MMA_OF_PEAK['9'])} of "
+            "Hopper's matrix peak at most. On other GPUs than the H200 it is an estimate."
+        )
     where_from(found, asked, gpu, measured)
-    table([*shown.values(), *measured], peers)
+    table(everything, peers)
     roofs_explained(asked, gpu)
     exercises(asked, tiles, gpu, shown)
 with notice:

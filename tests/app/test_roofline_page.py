@@ -15,13 +15,14 @@ from streamlit.testing.v1 import AppTest
 from fmha import measurement
 from fmha.bank_kernels import smem_use
 from fmha.figures.roof_chart import Mark, roof_chart, spread
+from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import Recording, shipped, useful_flops
 from fmha.problem import Problem, Tiling
 from fmha.roofline import LEVELS, roofs
 from fmha.traffic import closed_form, compulsory_bytes
-from fmha.ui.roof_points import found_kernels, libraries, measured_kernels, other_tiles, predictions
+from fmha.ui.roof_points import best_kernel, found_kernels, libraries, measured_kernels, other_tiles, predictions
 from tests.app.recordings import TILES
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "roofline.py"
@@ -35,6 +36,10 @@ def opened(**settings: str) -> AppTest:
     at.run()
     assert not at.exception, [e.value for e in at.exception]
     return at
+
+
+def said_of(at: AppTest) -> str:
+    return "\n".join(m.value for m in [*at.markdown, *at.caption])
 
 
 def said(at: AppTest) -> str:
@@ -181,3 +186,21 @@ def test_labels_are_spread_no_more_than_needed() -> None:
     assert spread([1.0, 1.0], 1.0) == [0.5, 1.5]
     moved = spread([0.0, 0.1, 0.2, 3.0], 1.0)
     assert all(b - a >= 1.0 - 1e-12 for a, b in itertools.pairwise(moved)) and moved[3] == 3.0
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_the_forecast_of_the_best_kernel_stands_below_its_roofs(dtype: str) -> None:
+    p = ASKED.replace(dtype=dtype)
+    best = best_kernel(p, Tiling(128, 64), H200)
+    assert best is not None and best.foretold_us is not None and not best.measured
+    said = forecast(
+        KERNELS["12"], p.replace(dtype="bf16" if dtype == "fp32" else dtype), Tiling(128, 64), H200, most=8000
+    )
+    assert best.tflops == pytest.approx(useful_flops(p) / said.time_us / 1e6)
+    assert best.tflops < best.bound.tflops and best.bound.binds.level == "SMEM"
+    assert f"Forecast: **{best.tflops:.3g} TFLOP/s**" in best.sentence()
+    small = best_kernel(p, Tiling(32, 32), H200)  # it has no such tiles: the best ones that are known
+    assert small is not None and small.bound.point.label != "12 lag, 32 x 32"
+    assert best_kernel(p, Tiling(128, 64), GPUS["T4"]) is None
+    text = said_of(opened(dtype=dtype, Br="128", Bc="64"))
+    assert "12 lag, 128 x 64" in text and "played no part in any fit" in text
