@@ -100,7 +100,7 @@ tf32x3(
         copy_tile<6>(Vj, Bc, V_head + (long long)j * Bc * v_stride, v_stride, keys.first - j * Bc, keys.end - j * Bc, chunks);
         copies_issued();
 
-        // S = QK^T, eight products at a time: tensor cores round their sums down, so longer ones are added up here
+        // S = QK^T, eight products at a time: tensor cores cut their sums short of rounding, so longer ones are added up here
         float s[M_TILES][N_TILES][4] = {};
 #pragma unroll 1  // unrolled, it would need more registers than there are
         for (int k = 0; k < K_STEPS; ++k) {

@@ -23,6 +23,8 @@ MASKS: tuple[Causal | None, ...] = (None, "bottom-right")
 PEERS = ("torch-eager", "sdpa-math", "sdpa-efficient", "sdpa-flash", "sdpa-cudnn", "fa3")
 COUNTED_AT = 4096  # tokens: the length at which counters are read, without a mask, and at which tiles are tried
 TUTORIAL = "02"  # the kernel that the others are compared with
+# Rungs that keep the tutorial's tiles, so that a step up is one idea and not other tiles as well.
+TUTORIALS, TUTORIAL_TILES = ("02", "03", "04", "05"), (32, 32)
 
 
 @lru_cache(maxsize=1)

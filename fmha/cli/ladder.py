@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fmha import FmhaError, Problem, Tiling, best_tiles
 from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
@@ -15,7 +18,18 @@ from fmha.cli.options import SHAPE, Parser, real
 from fmha.errors import GpuError
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS, Kernel
-from fmha.ladder import COUNTED_AT, DIMS, HIDDEN, LENGTHS, MASKS, PEERS, TOKENS, problem
+from fmha.ladder import (
+    COUNTED_AT,
+    DIMS,
+    HIDDEN,
+    LENGTHS,
+    MASKS,
+    PEERS,
+    TOKENS,
+    TUTORIAL_TILES,
+    TUTORIALS,
+    problem,
+)
 from fmha.measurement import Recording, tflops, useful_flops
 from fmha.problem import DTYPES, Causal
 
@@ -104,11 +118,19 @@ def record(options: argparse.Namespace) -> Recording:
                 break
             speeds.add(recordings[-1])
             say("\n".join([title, *table(recordings[-1])]))
+            _keep(joined(recordings), options)
     if not recordings:
         raise GpuError("nothing was measured, so there is nothing to record.")
     say(f"{len(recordings)} problems in {time.monotonic() - begun:.0f} s")
     whole = joined(recordings)
     return _counted(whole, options) if options.counters else whole
+
+
+def _keep(recording: Recording, options: argparse.Namespace) -> None:
+    """Write what there is so far where --out says: minutes of work survive whatever happens to the rest."""
+    if options.out:
+        with suppress(OSError):  # the end will say so
+            Path(options.out).write_text(recording.to_json(), encoding="utf-8")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -143,7 +165,8 @@ def rungs(shape: Problem, gpu: Gpu) -> Iterator[tuple[Kernel, Tiling]]:
     for chosen in KERNELS.values():
         if shape.dtype in chosen.dtypes:
             fine = best_tiles.candidates(chosen, shape, gpu)
-            yield chosen, fine[0] if fine else Tiling(*chosen.tiles[0])
+            keeps = chosen.number in TUTORIALS and chosen.complaint(shape, Tiling(*TUTORIAL_TILES), gpu) is None
+            yield chosen, Tiling(*TUTORIAL_TILES) if keeps else fine[0] if fine else Tiling(*chosen.tiles[0])
 
 
 def request(options: argparse.Namespace, shape: Problem, gpu: Gpu, refused: Mapping[str, str]) -> dict[str, Any]:
@@ -214,14 +237,14 @@ def _counted(recording: Recording, options: argparse.Namespace) -> Recording:
     ]
     if not any(picked):
         picked = [True] * len(recording.runs)
-    some = replace(recording, runs=tuple(run for run, yes in zip(recording.runs, picked, strict=True) if yes))
+    runs = list(recording.runs)
     try:
-        having = iter(counted(some, options.device, options.timeout).runs)
+        for index in np.flatnonzero(picked):  # one after another, so that none is lost with a later one
+            one = counted(replace(recording, runs=(runs[index],)), options.device, options.timeout)
+            runs[index] = one.runs[0]
+            _keep(replace(recording, runs=tuple(runs)), options)
     except GpuError as error:
-        say(f"recorded without hardware counters: {error}")
-        return recording
+        say(f"recorded without further hardware counters: {error}")
     except KeyboardInterrupt:
-        say("interrupted: recorded without hardware counters")
-        return recording
-    runs = (next(having) if yes else run for run, yes in zip(recording.runs, picked, strict=True))
+        say("interrupted: recorded without further hardware counters")
     return replace(recording, runs=tuple(runs))
