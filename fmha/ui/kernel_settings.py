@@ -14,6 +14,7 @@ from fmha.gpu.diagnosis import Diagnosis
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.inputs import INPUTS, InputSource
 from fmha.kernels import KERNELS, Kernel, Plan, kernel
+from fmha.ladder import TUTORIALS
 from fmha.problem import Problem, Tiling, check_memory
 from fmha.ui import controls, live
 from fmha.ui.this_gpu import default_gpu
@@ -24,7 +25,7 @@ LENGTHS = [
     8192, 16384,
 ]  # fmt: skip
 HEAD_DIMS = [1, 5, 8, 16, 32, 33, 63, 64, 72, 80, 96, 117, 118, 128, 192, 256, 257]
-TILES = [1, 2, 4, 8, 16, 24, 32, 48, 64, 128]
+TILES = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128]
 HEADS = [1, 2, 3, 4, 6, 8, 12, 16, 32]
 BATCHES = [1, 2, 3, 4, 8]
 ANY_TILE = Tiling(32, 32)  # of kernels that choose their own
@@ -124,9 +125,9 @@ def _first(
 
 
 def usual_tiles(chosen: Kernel, problem: Problem, gpu: Gpu) -> Tiling:
-    """The tiles to begin with: 32 x 32, as the tutorial has them, where the kernel takes no others faster."""
-    fine = best_tiles.candidates(chosen, problem, gpu)
-    return fine[0] if fine and chosen.number != "02" else ANY_TILE
+    """The tiles to begin with: the fastest known, but for the rungs that keep the tutorial's."""
+    fine = [t for t in best_tiles.candidates(chosen, problem, gpu) if {t.Br, t.Bc} <= set(TILES)]
+    return fine[0] if fine and chosen.number not in TUTORIALS else ANY_TILE
 
 
 def said_settings(asked: live.Asked) -> dict[str, Any]:
