@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from fmha.figures.byte_levels import WAVEFRONT, WAVEFRONTS, Level
 from fmha.forecast import Forecast
+from fmha.forecast_parts import FunctionForecast
 from fmha.hardware import Gpu
 from fmha.kernels import SECTOR
 from fmha.levels import caches_of
@@ -15,7 +16,7 @@ from fmha.problem import Problem
 from fmha.roofline import DRAM_READ, DRAM_WRITE, L2_SECTORS
 from fmha.traffic import compulsory_bytes
 from fmha.ui.sentences import percent
-from fmha.units import format_bytes, format_ratio
+from fmha.units import format_bytes, format_ratio, format_time_us
 
 LEVEL_NAMES = {
     "requested": "requested bytes",
@@ -141,3 +142,14 @@ def _times_of(ratio: float) -> str:
 def off(errors: Mapping[str, float]) -> str:
     """The model's errors in words: "requested +0.0 %, asked of L2 -4.1 %"."""
     return ", ".join(f"{LEVEL_NAMES[key]} {100 * error:+.1f} %" for key, error in errors.items())
+
+
+def costs(said: FunctionForecast) -> str:
+    """What takes the time of a function."""
+    if not said.together_us:
+        return f"**{said.binds.capitalize()}** takes longest, says the model."
+    if said.resources[said.binds] >= said.together_us:
+        return f"**{said.binds}** takes longest, says the model: {format_time_us(said.resources[said.binds])}."
+    most = sorted((name for name in said.resources if name not in ("L2", "DRAM")), key=lambda n: -said.resources[n])
+    alone = ", ".join(f"{name} {format_time_us(said.resources[name])}" for name in most)
+    return f"**They hardly overlap:** {alone} alone; {format_time_us(said.together_us)} together, with waits."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from fmha.forecast import MODELLED
 from fmha.measurement import shipped
 from fmha.model_errors import STATED, Off, against
 from fmha.model_facts import (
@@ -14,14 +15,16 @@ from fmha.model_facts import (
     blind_sentence,
     since_then,
 )
+from fmha.model_facts_tiled import FITTED_TILED, HOW_TILED_WORKS, LIMITS_TILED, tiled_error
 from fmha.ui import controls
 from fmha.ui.hood_words import LEVEL_NAMES
+from fmha.visit_costs import COSTED
 
 
-def trust_box() -> None:
-    """What the model does and does not do."""
+def trust_box(number: str) -> None:
+    """What the model does and does not do. number: of the kernel that is looked at."""
     st.header("How far to trust this", anchor=False)
-    runs = sum(1 for r in shipped() for run in r.runs for e in run.entries if e.is_kernel and e.counters)
+    runs = sum(1 for r in shipped() for run in r.runs for e in run.entries if e.name in MODELLED and e.counters)
     names = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
     errors = {error.what: (error.median, error.largest) for error in ERRORS_OF_THE_MODEL}
     errors |= {LEVEL_NAMES[level]: both for level, both in STATED.items()}
@@ -39,11 +42,19 @@ def trust_box() -> None:
         + ". The model's free numbers were fitted to such runs, so expect more elsewhere."
     )
     st.markdown(f"**The hardest test so far:** {blind_sentence()} {since_then()}")
-    st.markdown("**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in LIMITS_OF_THE_MODEL))
+    if number in COSTED:
+        st.markdown(
+            f"**Kernels 06 to 13.** {tiled_error(number)} Their bytes come from the same model of the caches with "
+            "their own tiles, dtype and blocks on an SM."
+        )
+    st.markdown(
+        "**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in (*LIMITS_OF_THE_MODEL, *LIMITS_TILED))
+    )
     with st.expander("How it works"):
         st.markdown("\n".join(f"- {line}" for line in HOW_THE_MODEL_WORKS))
+        st.markdown("**Time of kernels 06 to 13:**\n\n" + "\n".join(f"- {line}" for line in HOW_TILED_WORKS))
     with st.expander("What is fitted, and to what"):
-        st.dataframe([constant._asdict() for constant in FITTED], hide_index=True)
+        st.dataframe([constant._asdict() for constant in (*FITTED, *FITTED_TILED)], hide_index=True)
     if controls.toggle("check", "Compute all recorded runs again and list the errors (a few seconds)"):
         rows = checked()
         st.dataframe(

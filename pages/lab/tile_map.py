@@ -9,7 +9,6 @@ import streamlit as st
 from fmha import Problem, Tiling, formulas, ladder
 from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_cells
 from fmha.forecast import Forecast, forecast, time_us
-from fmha.forecast_parts import FunctionForecast
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
@@ -18,7 +17,7 @@ from fmha.model_facts_tiled import LOWEST_RANKING, tiled_error
 from fmha.tile_designs import DESIGNS, Preset, presets
 from fmha.tilemap import BASE_SIZES, Cell, Metric, Predicted, TileMap, asked_of_l2, tile_map
 from fmha.traffic import closed_form
-from fmha.ui import charts, controls
+from fmha.ui import charts, controls, hood_words
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
@@ -131,7 +130,7 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
     if ours:
         said = foretold(drawn.design.key, p, cell.tiling, gpu)
         l2, time = format_bytes(said.levels.l2), format_time_us(said.time_us)
-        slow = "\n" + costs(said.functions[0])
+        slow = "\n" + f"- {hood_words.costs(said.functions[0])}"
     boxes = [
         ("Requested", shown(cell, "requested")),
         ("Asked of L2, predicted", l2 or "no model"),
@@ -161,17 +160,6 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
         )
         + slow
     )
-
-
-def costs(said: FunctionForecast) -> str:
-    """What takes the time, one line of a list."""
-    if not said.together_us:
-        return f"- **{said.binds.capitalize()}** takes longest, says the model."
-    if said.resources[said.binds] >= said.together_us:
-        return f"- **{said.binds}** takes longest, says the model: {format_time_us(said.resources[said.binds])}."
-    most = sorted((name for name in said.resources if name not in ("L2", "DRAM")), key=lambda n: -said.resources[n])
-    alone = ", ".join(f"{name} {format_time_us(said.resources[name])}" for name in most)
-    return f"- **They hardly overlap:** {alone} alone; {format_time_us(said.together_us)} together, with waits."
 
 
 def with_numbers(drawn: TileMap, cell: Cell) -> None:

@@ -9,27 +9,33 @@ import streamlit as st
 from fmha import Problem, Tiling
 from fmha.dispatch import BLOCK_ORDERS, MEANING
 from fmha.edge import dram_doubt
+from fmha.errors import LimitError
 from fmha.figures.answered import answered
 from fmha.figures.byte_levels import byte_levels
 from fmha.figures.l2_sizes import l2_sizes
 from fmha.figures.wave_picture import wave_picture
-from fmha.forecast import MODELLED, Forecast, forecast
+from fmha.forecast import MODELLED, TIMED, Forecast, forecast, own_order
 from fmha.hardware import GPUS, MIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Found, nearest, shipped
 from fmha.model_errors import errors, measured
+from fmha.model_facts_tiled import tiled_error
+from fmha.sm_time import check_gpu, wavefronts
 from fmha.traffic import compulsory_bytes
 from fmha.ui import cards, charts, controls, hood_words
 from fmha.ui.bank_box import bank_box, banks
+from fmha.ui.kernel_settings import usual_tiles
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
 from fmha.ui.trust_box import trust_box
-from fmha.units import format_bytes, format_ratio
+from fmha.units import format_bytes, format_ratio, format_time_us
+from fmha.visit_costs import COSTED
 from fmha.wave_map import WaveMap, wave_map
 
 NAIVE, FLASH = "01", "02"
 TILES = [8, 16, 32, 64, 128]
+LARGE_TILES = [16, 32, 48, 64, 80, 96, 112, 128]  # of kernels 06 to 13
 L2_MIB = [0, 1, 2, 4, 8, 16, 32, 48, 60, 96, 126, 256, 500]
 NAMED_MIB = (0, 4, 60, 500)
 
@@ -62,9 +68,22 @@ class Asked:
         return self.number == NAIVE
 
     @property
+    def checked(self) -> bool:
+        """Whether the kernel's accesses are written down one by one, and the model of bytes was fitted to it."""
+        return self.number in MODELLED
+
+    @property
     def as_built(self) -> bool:
         """Whether nothing differs from what a real run has."""
-        return self.l2_bytes == self.gpu.l2_bytes and (self.naive or self.order == BLOCK_ORDERS[0])
+        return self.l2_bytes == self.gpu.l2_bytes and (self.naive or self.order == own_order(KERNELS[self.number]))
+
+    @property
+    def wavefronts(self) -> int:
+        """Turns of the banks of shared memory in the whole run."""
+        if self.checked:
+            return banks(self.number, self.problem, self.tiling, self.gpu, 0).wavefronts
+        kernel = KERNELS[self.number]
+        return round(wavefronts(kernel, kernel.plan(self.problem, self.tiling, self.gpu)))
 
     def forecast(self, order: str | None = None, l2_bytes: int | None = None) -> Forecast:
         """What the model says; of another block order or another L2, if given."""
@@ -93,9 +112,6 @@ def settings() -> Asked:
     with columns[1]:
         d = controls.slider("d", "Head dimension d", options=[16, 32, 64, 128, 256], default=64)
         B = controls.slider("B", "Batch B", options=[1, 2, 4, 8, 16], default=1)
-    with columns[2]:
-        Br = controls.slider("Br", "Br, rows in a Q tile", options=TILES, default=32)
-        Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=TILES, default=32)
     cuda = {key: gpu.name for key, gpu in GPUS.items() if gpu.is_cuda}
     with columns[3]:
         others = " and ".join(gpu.name for gpu in GPUS.values() if not gpu.is_cuda)
@@ -104,15 +120,23 @@ def settings() -> Asked:
             help=f"The kernels are CUDA, and the model of the caches covers no other GPU: the {others} is not offered.",
         )  # fmt: skip
         number = controls.choice(
-            "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in MODELLED}, default=FLASH,
-            help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer.",
+            "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in TIMED}, default=FLASH,
+            help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer. The model of bytes was "
+            "fitted to these two; the others are q-outer with larger tiles. 03 to 05 have no forecast.",
         )  # fmt: skip
+    kernel, large = KERNELS[number], number in COSTED
+    problem = kernel.fitting(Problem(B=B, H=H, N=N, d=d))
+    first = usual_tiles(kernel, problem, GPUS[key])
+    with columns[2]:
+        offered = LARGE_TILES if large else TILES
+        Br = controls.slider("Br", "Br, rows in a Q tile", options=offered, default=first.Br)
+        Bc = controls.slider("Bc", "Bc, keys in a K/V tile", options=offered, default=first.Bc)
     gpu = GPUS[key]
     left, middle, right = st.columns([2, 4, 3], vertical_alignment="bottom")
     with left:
         causal = controls.causal()
     with middle:
-        order = BLOCK_ORDERS[0]
+        order = own_order(kernel)
         if number == FLASH:
             order = controls.choice(
                 "blocks", "Order of the blocks", list(BLOCK_ORDERS), default=BLOCK_ORDERS[0],
@@ -122,8 +146,7 @@ def settings() -> Asked:
         own = gpu.l2_bytes / MIB
         sizes = sorted({*L2_MIB, int(own) if own == int(own) else own})
         mib = controls.slider("l2", f"If L2 had ... MiB (as built: {own:g})", options=sizes, default=own)
-    problem = Problem(B=B, H=H, N=N, d=d, causal=causal)
-    return Asked(number, problem, Tiling(Br, Bc), gpu, order, int(mib * MIB))
+    return Asked(number, problem.replace(causal=causal), Tiling(Br, Bc), gpu, order, int(mib * MIB))
 
 
 def recorded(asked: Asked) -> Found | None:
@@ -140,9 +163,9 @@ def recorded(asked: Asked) -> Found | None:
 def four_levels(asked: Asked) -> None:
     """Predicted bytes, and measured ones beside them where there are any."""
     said, found, doubt = asked.forecast(), recorded(asked), plain(asked.doubt())
-    wavefronts = banks(asked.number, asked.problem, asked.tiling, asked.gpu, 0).wavefronts
+    turns = asked.wavefronts
     st.subheader(hood_words.headline(said, doubt), anchor=False)
-    rows = hood_words.rows(said, wavefronts, asked.problem, found.entry if found else None, doubt)
+    rows = hood_words.rows(said, turns, asked.problem, found.entry if found else None, doubt)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         named = ", ".join(f"{row.name} {format_bytes(row.nbytes)}" for row in rows if row.nbytes is not None)
@@ -151,11 +174,17 @@ def four_levels(asked: Asked) -> None:
             cards.provenance(found, "Measured")
             st.markdown(
                 "**Here the model is off by** "
-                + hood_words.off(errors(said, wavefronts, measured(found.entry)))
+                + hood_words.off(errors(said, turns, measured(found.entry)))
                 + " of what was measured."
             )
         else:
             st.caption("Predicted: hatched. " + not_measured(asked))
+        if not asked.checked:
+            (one,) = said.functions
+            st.markdown(
+                f"**Time, predicted: {format_time_us(said.time_us)}.** {hood_words.costs(one)} "
+                f":small[{tiled_error(asked.number)}]"
+            )
     with right:
         st.markdown(
             "\n".join(
@@ -168,14 +197,21 @@ def not_measured(asked: Asked) -> str:
     """Why nothing measured stands beside, and which settings have it."""
     if not asked.as_built:
         return "No GPU is built like this, so nothing measured stands beside it."
-    there = [run.problem for recording in shipped() for run in recording.runs]
+    there = [
+        run.problem for recording in shipped() for run in recording.runs
+        if any(e.name == asked.number and e.counters for e in run.entries)
+    ]  # fmt: skip
+    if not there:
+        return f"Nothing was measured for these settings: no counters of kernel {asked.number} come with the app."
     lengths = ", ".join(f"{n:,}" for n in sorted({p.Nq for p in there}))
     dims, heads = (" and ".join(str(x) for x in sorted(v)) for v in ({p.d for p in there}, {p.H for p in there}))
     names = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
-    tiles = sorted({e.tiling for r in shipped() for run in r.runs for e in run.entries if e.tiling and e.counters})
+    sizes = " and ".join(str(B) for B in sorted({p.B for p in there}))
+    entries = [e for r in shipped() for run in r.runs for e in run.entries if e.name == asked.number and e.counters]
+    tiles = ", ".join(f"{a} x {b}" for a, b in sorted({e.tiling for e in entries if e.tiling}))
     return (
-        f"Nothing was measured for these settings. Counters were read on {names} at N = {lengths}, d = {dims}, "
-        f"H = {heads}, B = 1, with tiles of {', '.join(f'{a} x {b}' for a, b in tiles)}."
+        f"Nothing was measured for these settings. Counters of kernel {asked.number} were read on {names} at N = "
+        f"{lengths}, d = {dims}, H = {heads}, B = {sizes}" + (f", with tiles of {tiles}." if tiles else ".")
     )
 
 
@@ -346,6 +382,19 @@ def exercises(asked: Asked) -> None:
     try_this(lines)
 
 
+def complaint(asked: Asked) -> str:
+    """Why the GPU cannot run the kernel so, or ""."""
+    kernel = KERNELS[asked.number]
+    found = kernel.complaint(asked.problem, asked.tiling, asked.gpu)
+    if found or asked.checked:
+        return found or ""
+    try:
+        check_gpu(kernel, asked.problem, asked.gpu)
+    except LimitError as error:
+        return str(error)
+    return ""
+
+
 def main() -> None:
     page(
         "Under the hood of HBM",
@@ -362,7 +411,7 @@ def main() -> None:
         causal=p.causal or "none", GPU=asked.gpu.name, L2=format_bytes(asked.l2_bytes),
         **({} if asked.naive else {"blocks": asked.order}),
     )  # fmt: skip
-    wrong = KERNELS[asked.number].complaint(p, asked.tiling, asked.gpu)
+    wrong = complaint(asked)
     if wrong:
         st.error(plain(wrong[:1].upper() + wrong[1:]))
         st.markdown(
@@ -373,8 +422,14 @@ def main() -> None:
         who_answers(asked)
         other_l2(asked)
         waves(asked)
-        bank_box(asked.number, p, asked.tiling, asked.gpu)
-    trust_box()
+        if asked.checked:
+            bank_box(asked.number, p, asked.tiling, asked.gpu)
+        else:
+            st.caption(
+                "Accesses to shared memory are drawn bank by bank for kernels 01 and 02. Of this kernel only the turns "
+                "of the banks in a visit are known, counted from its tiles, without Q and O."
+            )
+    trust_box(asked.number)
     exercises(asked)
     with notice:
         controls.notices()

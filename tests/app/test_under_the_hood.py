@@ -15,8 +15,9 @@ from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import shipped
 from fmha.model_errors import errors, measured
+from fmha.model_facts_tiled import tiled_error
 from fmha.ui.hood_words import off
-from fmha.units import format_bytes, format_count
+from fmha.units import format_bytes, format_count, format_time_us
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "under_the_hood.py"
 RECORDED = Problem(N=4096, H=16, d=64)
@@ -133,3 +134,29 @@ def test_a_causal_head_that_outgrows_l2_has_no_dram_bytes_and_says_why() -> None
     assert "is moved by the memory chips" not in text and "L2 answers" not in text
     assert "cannot be predicted" not in said(opened(N="131072", H="1"))
     assert "cannot be predicted" not in said(opened(N="131072", H="1", causal="bottom-right", kernel="01"))
+
+
+@pytest.mark.parametrize("kernel", ["06", "12", "13"])
+def test_kernels_whose_time_is_forecast(kernel: str) -> None:
+    """With tiles that they can take from the start, and with the time and what takes it."""
+    at = opened(kernel=kernel, N="1024")
+    assert not at.error
+    Br, Bc = (int(value) for _, value in _tiles(at))
+    problem = KERNELS[kernel].fitting(Problem(N=1024, H=16, d=64))
+    model = forecast(KERNELS[kernel], problem, Tiling(Br, Bc), GPUS["H200"])
+    text = said(at)
+    assert f"Time, predicted: {format_time_us(model.time_us)}" in text and tiled_error(kernel) in text
+    assert format_bytes(model.levels.l2) in at.subheader[0].value
+    assert "bank by bank for kernels 01 and 02" in text
+
+
+def _tiles(at: AppTest) -> list[tuple[str, str]]:
+    line = next(c.value for c in at.caption if "kernel = " in c.value)
+    return [(name, line.split(f"{name} = ")[1].split()[0]) for name in ("Br", "Bc")]
+
+
+def test_a_gpu_that_lacks_what_a_kernel_is_built_on() -> None:
+    at = opened(kernel="12", gpu="T4", N="1024")
+    assert len(at.error) == 1 and "8.0" in at.error[0].value
+    at = opened(kernel="12", Br="32", N="1024")
+    assert len(at.error) == 1 and "Br=64" in at.error[0].value
