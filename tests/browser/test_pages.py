@@ -29,30 +29,31 @@ def test_a_deep_link_opens_a_cold_server_on_the_right_page(browser: Browser) -> 
         context.close()
 
 
-def test_a_link_that_names_the_first_page_opens_it_with_its_settings(visitor: Opener) -> None:
-    visit = visitor("/guided-lecture?step=5").settled("Guided lecture")
+def test_a_link_that_names_the_first_page_opens_it_with_its_settings(tab: Opener) -> None:
+    visit = tab("/guided-lecture?step=5").settled("Guided lecture")
     visit.until(lambda: visit.query() == "step=5")
     assert visit.page.url.startswith(f"{visit.base}/?")
     visit.check()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@each_page
-def test_pages_open_without_an_error(path: str, title: str, dark: bool, visitor: Opener) -> None:
-    visit = visitor(f"/{path}", dark=dark).settled(title)
-    assert visit.page.get_by_role("dialog").count() == 0
-    visit.check()
+LOOKS = ({"dark": False, "size": (1280, 800)}, {"dark": True, "size": (390, 844)})
+ACROSS = """Math.max(...['stMain', 'stMainBlockContainer'].map(
+  (id) => document.querySelector(`[data-testid=${id}]`).scrollWidth)) - innerWidth"""
 
 
 @each_page
-def test_no_page_scrolls_sideways_on_a_phone(path: str, title: str, visitor: Opener) -> None:
-    visit = visitor(f"/{path}", size=(390, 844)).settled(title)
-    wide, window = visit.page.evaluate(
-        "[Math.max(...['stMain', 'stMainBlockContainer'].map(id =>"
-        " document.querySelector(`[data-testid=${id}]`).scrollWidth)), innerWidth]"
-    )
-    assert wide <= window
-    visit.check()
+def test_pages_open_without_an_error(path: str, title: str, tab: Opener) -> None:
+    """By its link: every other page light on a wide screen and then dark on a phone, the others the other way round."""
+    looks = LOOKS if PAGES.index((path, title)) % 2 else LOOKS[::-1]
+    visit = tab(f"/{path}", **looks[0]).settled(title)
+    for look in looks:
+        width, height = look["size"]
+        visit.page.emulate_media(color_scheme="dark" if look["dark"] else "light")
+        visit.page.set_viewport_size({"width": width, "height": height})
+        visit.settled(title)
+        assert visit.page.get_by_role("dialog").count() == 0
+        assert visit.page.evaluate(ACROSS) <= 0, "the page scrolls sideways"
+        visit.check()
 
 
 HOSTILE = [
@@ -62,8 +63,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=[q[:24] for q in HOSTILE])
-def test_hostile_links_open(query: str, visitor: Opener) -> None:
-    visit = visitor(f"/tiles-in-motion?{query}").settled("Tiles in motion")
+def test_hostile_links_open(query: str, tab: Opener) -> None:
+    visit = tab(f"/tiles-in-motion?{query}").settled("Tiles in motion")
     notices = visit.page.get_by_test_id("stAlert")
     notices.first.wait_for()
     assert notices.count() == 1
@@ -72,8 +73,8 @@ def test_hostile_links_open(query: str, visitor: Opener) -> None:
     visit.check()
 
 
-def test_the_chart_follows_the_theme(visitor: Opener) -> None:
-    visit = visitor("/hbm-traffic").settled("HBM traffic")
+def test_the_chart_follows_the_theme(tab: Opener) -> None:
+    visit = tab("/hbm-traffic").settled("HBM traffic")
     colour = "getComputedStyle(document.querySelector('.fmha-chart .xtick text')).fill"
     before = visit.page.evaluate(colour)
     visit.page.emulate_media(color_scheme="dark")
