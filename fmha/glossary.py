@@ -203,6 +203,14 @@ GROUPS: dict[str, tuple[Term, ...]] = {
            "two. The forward pass takes 4 B H Nq Nk d.", "FLOP"),
         _t("tensor cores", "Units that multiply small matrices of 16-bit numbers, many times faster than the fp32 "
            "units.", "", "NVIDIA whitepapers"),
+        _t("mma.sync | ldmatrix", "The instruction by which a warp multiplies pieces of two matrices on tensor cores, "
+           "and the one that brings the pieces from shared memory into its registers.", "", CUDA),
+        _t("swizzle | ~swizzled", "Pieces of a row change places by the row's number, so that pieces of one column lie "
+           "in different banks. It costs no memory, as padding does.", "", CUDA),
+        _t("cp.async", "A copy from device memory to shared memory that passes no register and for which nobody waits "
+           "until it is needed.", "", CUDA),
+        _t("spill | ~spills", "What a thread's registers do not hold lies in device memory, and costs loads and "
+           "stores.", "bytes", CUDA),
         _t("peak | roof", "The most that a GPU's units can do, by its documents.", "FLOP/s, B/s"),
         _t("arithmetic intensity | ~intensity", "FLOPs for each byte moved at a level of memory.", "FLOP/B",
            "Roofline model"),
@@ -215,6 +223,7 @@ GROUPS: dict[str, tuple[Term, ...]] = {
         _t("tolerance", "A result may be off by twice what the plain computation in its precision is."),
         _t("recording | ~recorded", "A measurement from a real GPU, kept with device, driver, date and the source's "
            "hash."),
+        _t("ladder | rung | ~rungs", "The kernels in order: each changes one thing of the one below."),
         _t("predicted | ~model", "Computed from sizes and limits, not measured; the page says how far it was off."),
         _t("trace | ~traced | ~played by", "A run of the kernel's source on the CPU with each access written down."),
         _t("as run | ~time stamp | ~times", "With the times of a real run: the first thread of each block wrote down "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
-from fmha import ladder, rungs
+from fmha import glossary, ladder, rungs
 from fmha.errors import InputError
 from fmha.kernels import KERNELS, previous
 from tests.ladder_support import COUNTS, WAVEFRONTS, ladder_recording, recording, run_of, speed
@@ -19,6 +20,8 @@ def test_every_kernel_has_a_text_and_expects_something_that_could_fail() -> None
     for number, chosen in KERNELS.items():
         text = texts[chosen.name]
         assert text.idea and text.watch in rungs.COUNTERS, chosen.name
+        for mark in re.findall(r"\[\[([^]]+)\]\]", text.idea + text.after):
+            assert glossary.lookup(mark.split("|")[-1]) is not None, (chosen.name, mark)
         assert text.claims or number == "01", chosen.name
         for claim in text.claims:
             assert claim.counter is None or claim.counter in rungs.COUNTERS
