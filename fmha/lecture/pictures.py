@@ -13,6 +13,8 @@ from fmha.events import PHASES
 from fmha.hardware import GPUS
 from fmha.inputs import INPUTS
 from fmha.kernels import KERNELS
+from fmha.ladder import DIMS as LADDER_DIMS
+from fmha.ladder import LENGTHS as LADDER_LENGTHS
 from fmha.player.scene import HEAD_DIMS, LENGTHS, TILES
 from fmha.ui.parameters import Choice, Flag, Kind, Numbers, Range, Text, Value, powers_of_two
 
@@ -177,6 +179,16 @@ PICTURES: dict[str, Picture] = {
                 "causal": _choice("none", "Causal mask", {"none": "off", "br": "bottom-right"}),
             },
             "kernel-lab",
+        ),
+        Picture(
+            "ladder", "recorded speed of all kernels, one idea a rung, beside libraries",
+            {
+                "N": _numbers(LADDER_LENGTHS, 4096, "Sequence length N"),
+                "d": _numbers(LADDER_DIMS, 64, "Head dimension d"),
+                "causal": _choice("none", "Causal mask", {"none": "off", "br": "bottom-right"}),
+                "dtype": _choice("bf16", "Type of the 16-bit kernels", {name: name for name in ("bf16", "fp16")}),
+            },
+            "the-ladder",
         ),
     )
 }  # fmt: skip

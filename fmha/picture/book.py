@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fmha import Tiling, simulate, traffic
 from fmha.capacity import held_bytes, largest_n
-from fmha.errors import LimitError
-from fmha.events import emit, most_events
-from fmha.figures.gantt import gantt
 from fmha.figures.heatmap import attention_map
-from fmha.figures.kernel_times import kernel_times, timed
 from fmha.figures.layout_bhnd import memory_layout, offset
 from fmha.figures.matrices import STYLE
 from fmha.figures.memory_levels import format_speed, levels
@@ -23,13 +18,10 @@ from fmha.figures.softmax_bars import scores_to_weights
 from fmha.figures.traffic_vs_n import traffic_vs_n
 from fmha.figures.words import weighted_words
 from fmha.figures.worked_steps import ghost, worker_steps
-from fmha.gantt_map import gantt_map, whole
 from fmha.hardware import GPUS
 from fmha.inputs import sentence, worked_example
-from fmha.kernels import kernel
 from fmha.lecture.pictures import Picture
 from fmha.lecture.quantities import (
-    CAUSAL,
     HEADS_SHAPE,
     problem_of,
     row_run,
@@ -38,30 +30,15 @@ from fmha.lecture.quantities import (
     softmax_scores,
     tiling_of,
 )
-from fmha.measurement import nearest, shipped
-from fmha.phases import phases
-from fmha.picture.parts import Beside, Chart, Drawing, Maths, Note, Origin, Part, Player, Words
+from fmha.picture.kernel_pictures import ladder_picture, source_picture, timeline_picture, times_picture
+from fmha.picture.parts import Beside, Chart, Drawing, Maths, Part, Player, Words, setting
 from fmha.problem import Problem
 from fmha.reference import scores, weights
 from fmha.softmax import safe
-from fmha.spans import blocks_of, idle_areas, shares_of, waves_of
-from fmha.timeline import clock
 from fmha.traffic import closed_form, compulsory_bytes
-from fmha.units import format_bytes, format_ratio, format_time_us
+from fmha.units import format_bytes, format_ratio
 
-MOST_EVENTS = 700_000  # of a timeline: a third of a second
 LENGTHS = [2**e for e in range(7, 21)]
-_ABOVE, _BELOW = 9, 22  # lines of a source shown around the phase that is marked
-_CODE_STYLE = """<style>
-.lecture-code { margin: 0; padding: 0.6rem 0; border: 1px solid var(--st-border-color, #8884); border-radius: 8px;
-  overflow-x: auto; font-family: var(--st-code-font, monospace); font-size: 0.86rem; line-height: 1.42; }
-.lecture-code div { padding: 0 0.8rem; white-space: pre; width: max-content; min-width: 100%; box-sizing: border-box; }
-.lecture-code .now { background: rgba(43, 142, 234, 0.17); border-left: 4px solid #2b8eea;
-  padding-left: calc(0.8rem - 4px); }
-.lecture-code i { font-style: normal; opacity: 0.7; display: inline-block; width: 2.6em; }
-</style>"""
-
-
 Settings = dict[str, Any]
 
 
@@ -145,7 +122,7 @@ def _memory(s: Settings) -> Iterator[Part]:
         "memory",
         alt=f"Bytes held against N. Naive fills the {gpu.name} at N = {naive_n:,}, flash at N = {flash_n:,}.",
     )
-    yield _said(problem, GPU=gpu.name)
+    yield setting(problem, GPU=gpu.name)
 
 
 def _levels(s: Settings) -> Iterator[Part]:
@@ -173,7 +150,7 @@ def _naive(s: Settings) -> Iterator[Part]:
         naive_kernels(moved.by_tensor, height=480), "naive",
         alt=f"The kernels move {format_bytes(moved.requested_bytes)}, {share:.0%} of it S and P.",
     )  # fmt: skip
-    yield _said(problem)
+    yield setting(problem)
 
 
 def _row(s: Settings) -> Iterator[Part]:
@@ -220,93 +197,14 @@ def _traffic(s: Settings) -> Iterator[Part]:
         alt=f"At N = {problem.Nq:,} naive requests {format_bytes(here['naive'])}, flash "
         f"{format_bytes(here['q-outer'])}.",
     )  # fmt: skip
-    yield _said(problem, Br=tiling.Br, Bc=tiling.Bc)
-
-
-def _timeline(s: Settings) -> Iterator[Part]:
-    problem, tiling, gpu = problem_of(s), tiling_of(s), GPUS[s["gpu"]]
-    most = most_events(problem, tiling, s["order"])
-    if most > MOST_EVENTS:
-        raise LimitError(
-            f"this timeline has up to {most:,} events, and a picture of a lecture shows {MOST_EVENTS:,}: try a smaller "
-            "N or H, or larger tiles."
-        )
-    events = clock(emit(problem, tiling, s["order"]), gpu, problem.dtype, gpu.sms, copy=False)
-    blocks = blocks_of(events, gpu.sms)
-    said = f"{len(blocks.worker):,} blocks on {gpu.sms} SMs, {format_time_us(blocks.span)} in all"
-    idle = shares_of(events, blocks).idle
-    yield Words(f"**{said}**; of SMs x time {idle:.0%} has no block.")
-    cells = gantt_map(events, blocks, whole(blocks))
-    drawn = gantt(cells, blocks, idle_areas(blocks), waves_of(blocks))
-    yield Chart(drawn, "timeline", f"{said}; {idle:.0%} of SMs x time has no block.")
-    if cells.how == "blocks":
-        together = "A block's visits are too narrow to be seen apart: each phase of a bar stands for all of its kind. "
-    else:
-        together = ""
-    yield _said(problem, Br=tiling.Br, Bc=tiling.Bc, causal=problem.causal or "none", GPU=gpu.name)
-    yield Words(
-        f"{together}Times follow a simple cost, bytes and FLOPs over an SM's share: they are no measurement.",
-        quiet=True,
-    )
-
-
-def _source(s: Settings) -> Iterator[Part]:
-    source = kernel(s["kernel"])
-    lines, found = source.source().splitlines(), phases(source.source())
-    now = found[min(s["part"], len(found)) - 1]
-    first, last = max(1, now.first - _ABOVE), min(len(lines), now.first + _BELOW)
-    yield Words(f"Part {min(s['part'], len(found))} of {len(found)}: `{now.maths}`")
-    rows = "".join(
-        f'<div class="{"now" if now.first <= n <= now.last else ""}"><i>{n}</i>{html.escape(lines[n - 1])}</div>'
-        for n in range(first, last + 1)
-    )
-    yield Drawing(f'{_CODE_STYLE}<div class="lecture-code" role="region" aria-label="Source" tabindex="0">{rows}</div>')
-    yield Words(f"`{source.file}`, source {source.source_hash()}, lines {first} to {last} of {len(lines)}", quiet=True)
-
-
-def _times(s: Settings) -> Iterator[Part]:
-    asked = Problem(N=s["N"], d=s["d"], H=16, causal=CAUSAL[s["causal"]])  # type: ignore[arg-type]
-    found = nearest(shipped(), kernel("02"), asked, Tiling(32, 32))
-    if found is None:
-        yield Note("No recording comes with the app.")
-        return
-    bars = [  # of our own kernels the tiles asked for; of the 16-bit types one
-        b for b in timed(found.run)
-        if b.entry is found.entry or (b.dtype != "bf16" and (not b.entry.is_kernel or b.entry.name != found.entry.name))
-    ]  # fmt: skip
-    fastest = min(bars, key=lambda bar: bar.median_us)
-    own = next((bar for bar in bars if bar.entry is found.entry), None)
-    if own is not None:
-        yield Words(
-            f"Our kernel takes **{format_time_us(own.median_us)}**, the fastest here "
-            f"**{format_time_us(fastest.median_us)}**, {format_ratio(own.median_us / fastest.median_us)} less."
-        )
-    names = {(bar.title, bar.dtype) for bar in bars}
-    yield Chart(
-        kernel_times(found.run, bars, found.entry, found.recording.device.gpu), "times",
-        alt=f"{len(names)} implementations; the fastest is {fastest.title} in {fastest.dtype} with "
-        f"{format_time_us(fastest.median_us)}.",
-    )  # fmt: skip
-    yield Origin(found)
-
-
-def _said(problem: Problem, **more: object) -> Words:
-    """The settings that the picture was computed for."""
-    all_of_them = {
-        "B": problem.B,
-        "H": problem.H,
-        "N": f"{problem.Nq:,}",
-        "d": problem.d,
-        "dtype": problem.dtype,
-    } | more
-    return Words(" · ".join(f"{name} = {value}" for name, value in all_of_them.items()), quiet=True)
+    yield setting(problem, Br=tiling.Br, Bc=tiling.Bc)
 
 
 _PARTS: Mapping[str, Callable[[Settings], Iterator[Part]]] = {
     "none": _none, "player": _player, "words": _words, "map": _map, "softmax": _softmax, "heads": _heads,
     "memory": _memory, "levels": _levels, "naive": _naive, "row": _row, "worked": _worked, "traffic": _traffic,
-    "timeline": _timeline,
-    "source": _source, "times": _times,
+    "timeline": timeline_picture, "ladder": ladder_picture,
+    "source": source_picture, "times": times_picture,
 }  # fmt: skip
 
 __all__ = ["parts"]

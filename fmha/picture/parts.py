@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fmha.measurement import Found
+from fmha.problem import Problem
 from fmha.ui.parameters import Value
 
 if TYPE_CHECKING:
@@ -74,4 +75,17 @@ class Beside:
 
 Part = Words | Note | Maths | Drawing | Chart | Player | Origin | Beside
 
-__all__ = ["Beside", "Chart", "Drawing", "Maths", "Note", "Origin", "Part", "Player", "Words"]
+
+def setting(problem: Problem, **more: object) -> Words:
+    """The settings that the picture was computed for."""
+    all_of_them = {
+        "B": problem.B,
+        "H": problem.H,
+        "N": f"{problem.Nq:,}",
+        "d": problem.d,
+        "dtype": problem.dtype,
+    } | more
+    return Words(" · ".join(f"{name} = {value}" for name, value in all_of_them.items()), quiet=True)
+
+
+__all__ = ["Beside", "Chart", "Drawing", "Maths", "Note", "Origin", "Part", "Player", "Words", "setting"]

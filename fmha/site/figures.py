@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fmha import ladder
 from fmha.figures.tile_cells import NAMES, shown, tile_cells
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.lecture.pictures import PICTURES
@@ -69,6 +70,12 @@ def _sections() -> Iterator[Section]:
         "Kernel 02 on an H200: requested bytes, and occupancy. Grey cells cannot be and say why.",
         (*_tiles("requested"), *_tiles("occupancy")),
     )  # fmt: skip
+    if ladder.shipped():
+        yield Section(
+            "The ladder",
+            "Kernels with one new idea each, beside libraries: fp32 kernels first, then those on tensor cores.",
+            (*_picture("ladder"), *_picture("ladder", d=128)),
+        )
     yield Section(
         "Which SM does what when",
         "512 blocks on the 132 SMs of an H200, phase by phase, without a mask and with a causal one: waves, and the "

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fmha import ladder
+from fmha.kernels import KERNELS
 from fmha.lecture.library import FIRST, decks, load
 from fmha.lecture.pictures import PICTURES
+from fmha.picture.book import parts
+from fmha.picture.parts import Chart, Note
+from tests.ladder_support import ladder_recording
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STEPS = load(decks()[FIRST]).steps
@@ -130,6 +135,17 @@ def test_every_picture_can_be_in_a_deck(tmp_path: Path, monkeypatch: pytest.Monk
     for number, name in enumerate(PICTURES, 1):
         at = lecture(deck="all", step=str(number), present="1")
         assert headings(at)[0] == f"On {name}" and not at.error and not at.exception, name
+
+
+def test_the_ladder_is_drawn_where_it_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = [ladder.problem(4096, 64, None, dtype) for dtype in ("fp32", "bf16")]
+    made = (ladder_recording(shapes),)
+    monkeypatch.setattr(ladder, "shipped", lambda: made)
+    there, absent = ([*parts(PICTURES["ladder"], {"N": N, "d": 64, "causal": "none", "dtype": "bf16"})]
+                     for N in (4096, 8192))  # fmt: skip
+    (chart,) = (part for part in there if isinstance(part, Chart))
+    assert all(f"{number} " in chart.alt for number, k in KERNELS.items() if {"fp32", "bf16"} & set(k.dtypes))
+    assert len(absent) == 1 and isinstance(absent[0], Note)
 
 
 def test_a_timeline_of_too_many_events_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
