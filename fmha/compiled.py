@@ -1,12 +1,33 @@
-"""Registers of a thread of kernels 06 to 13, as nvcc 13.0 gave them for sm_90 (-O3).
+"""Registers of a thread of kernels 03 to 13, as nvcc 13.0 gave them for sm_90 (-O3).
 
-By kernel, by (head dimension as compiled, Br), by Bc. They decide how many blocks an SM holds; other compilers and GPUs
-differ by a few.
+By kernel, by (head dimension as compiled, or 0 where it is not fixed, Br), by Bc. They decide how many blocks an SM
+holds; other compilers and GPUs differ by a few.
 """
 
 from __future__ import annotations
 
 REGISTERS: dict[str, dict[tuple[int, int], dict[int, int]]] = {
+    "03": {
+        (0, 8): {8: 48, 16: 40, 32: 40, 64: 52, 128: 59},
+        (0, 16): {8: 32, 16: 38, 32: 52, 64: 60},
+        (0, 32): {8: 32, 16: 63, 32: 59},
+        (0, 64): {8: 40, 16: 57},
+        (0, 128): {8: 57},
+    },
+    "04": {
+        (0, 8): {8: 40, 16: 40, 32: 40, 64: 49, 128: 60},
+        (0, 16): {8: 40, 16: 40, 32: 50, 64: 60},
+        (0, 32): {8: 40, 16: 50, 32: 53},
+        (0, 64): {8: 50, 16: 61},
+        (0, 128): {8: 61},
+    },
+    "05": {
+        (0, 8): {8: 55, 16: 56, 32: 48, 64: 64, 128: 64},
+        (0, 16): {8: 72, 16: 38, 32: 40, 64: 64},
+        (0, 32): {8: 32, 16: 51, 32: 64},
+        (0, 64): {8: 64, 16: 64},
+        (0, 128): {8: 64},
+    },
     "06": {
         (64, 16): {16: 53, 32: 54, 64: 46, 96: 48, 128: 80},
         (64, 32): {16: 60, 32: 68, 64: 66, 96: 80, 128: 80},

@@ -2,7 +2,7 @@
 
 Bytes are those of `fmha.caches` and `fmha.cache_naive`. Time of kernels 01 and 02 is that of the scarcest resource of
 each function: turns of the shared-memory banks, issue slots, multiply-adds, L2, DRAM; the busiest SM counts. Each
-resource is reached to a degree that was measured on an H200 (`fmha.model_facts`). Time of kernels 06 to 13 is that of
+resource is reached to a degree that was measured on an H200 (`fmha.model_facts`). Time of kernels 03 to 13 is that of
 `fmha.sm_time`, or that of L2 or DRAM if one takes longer. On other GPUs all of it is an estimate that nothing here has
 checked.
 """

@@ -31,7 +31,7 @@ class FunctionForecast:
     """One launched function. Times in microseconds.
 
     resources: the least time that each resource needs. busy: share of SMs x time that works. launch_us: what every
-    launch takes. together_us: what the resources of the SMs take as far as they do not overlap (kernels 06 to 13);
+    launch takes. together_us: what the resources of the SMs take as far as they do not overlap (kernels 03 to 13);
     0: the scarcest alone decides.
     """
 
@@ -101,7 +101,7 @@ def held(kernel: Kernel, launch: Launch, plan: Plan, gpu: Gpu, registers: Mappin
     """
     known = registers.get(launch.function) or NAIVE_REGISTERS.get(launch.function)
     if known is None and kernel.number in REGISTERS:
-        known = registers_of(kernel.number, plan.defines["HEAD_DIM"], plan.tiling.Br, plan.tiling.Bc)
+        known = registers_of(kernel.number, plan.defines.get("HEAD_DIM", 0), plan.tiling.Br, plan.tiling.Bc)
     if known is None:
         known = COMPILED.get((plan.tiling.Br, plan.tiling.Bc)) or (60 if launch.block > 512 else 40)
     smem = launch.smem_bytes + launch.static_smem_bytes

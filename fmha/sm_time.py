@@ -1,9 +1,9 @@
-"""Time of kernels 06 to 13 on the SMs: what the visits of their K/V tiles cost, and when the last SM is done.
+"""Time of kernels 03 to 13 on the SMs: what the visits of their K/V tiles cost, and when the last SM is done.
 
 A visit takes the longer of tensor cores and shared memory, and then the issue slots of all other instructions: with two
 warps a scheduler, and that is what registers leave, a warp in its softmax hardly ever meets one that multiplies.
-Kernels 06 and 07 multiply with ordinary instructions, and those overlap in part with shared memory.
-Constants: `fmha.model_facts_tiled`.
+Kernels 03 to 07 multiply with ordinary instructions, and those overlap in part with shared memory. Constants:
+`fmha.model_facts_tiled`; what barriers cost blocks of one thread a score is kernel 02's (`fmha.model_facts`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from fmha.errors import LimitError
 from fmha.hardware import Gpu
 from fmha.kernels import Kernel
 from fmha.lockstep import Reach, reach
+from fmha.model_facts import HIDDEN
+from fmha.model_facts import VISIT_CLOCKS as BARRIER_CLOCKS
 from fmha.model_facts_tiled import (
     BLOCK_CLOCKS,
     HIDES,
@@ -33,7 +35,7 @@ from fmha.model_facts_tiled import (
 from fmha.plan import Plan
 from fmha.problem import Problem, Tiling
 from fmha.units import ceil_div
-from fmha.visit_costs import ON_TENSOR_CORES, VisitCost, visit_cost
+from fmha.visit_costs import ON_TENSOR_CORES, ONE_SCORE, VisitCost, visit_cost
 
 SCHEDULERS = 4  # of an SM; each starts one instruction of a warp a clock
 
@@ -69,7 +71,7 @@ def sm_time(kernel: Kernel, plan: Plan, gpu: Gpu, blocks_per_sm: int, order: str
     alone = _clocks_alone(kernel, plan, gpu, cost, warps)
     masked = cost.masked / SCHEDULERS * _slower(warps, HIDES)
     visits, partial = _visits(plan.problem, plan.tiling)
-    spilled = spilled_bytes(kernel.number, plan.defines["HEAD_DIM"], plan.tiling.Br, plan.tiling.Bc)
+    spilled = spilled_bytes(kernel.number, plan.defines.get("HEAD_DIM", 0), plan.tiling.Br, plan.tiling.Bc)
     together = _together(kernel, cost, alone, warps) + SPILL_CLOCKS * spilled
     start = BLOCK_CLOCKS * 2 / warps
     spent = visits * together + partial * masked + start * (visits > 0)  # clocks of an SM: [B, Tr]
@@ -95,7 +97,7 @@ def check_gpu(kernel: Kernel, problem: Problem, gpu: Gpu) -> None:
     Raises:
         LimitError: it has not.
     """
-    if kernel.number == "06":
+    if kernel.number in (*ONE_SCORE, "06"):
         return
     missing = ""
     if float(gpu.compute) < 8.0:
@@ -143,6 +145,8 @@ def _slower(warps: float, power: float) -> float:
 def _together(kernel: Kernel, cost: VisitCost, alone: dict[str, float], warps: float) -> float:
     """Clocks of a visit, waiting included."""
     waits = (VISIT_CLOCKS + ROUND_CLOCKS * cost.rounds) * 2 / warps
+    if kernel.number in ONE_SCORE:
+        waits += BARRIER_CLOCKS / (warps * SCHEDULERS / cost.warps) ** HIDDEN
     issue, smem = alone["issue slots"], alone["shared memory"]
     if kernel.number in ON_TENSOR_CORES:
         return max(alone["tensor cores"], smem) + issue * _slower(warps, HIDES) + waits

@@ -1,4 +1,4 @@
-"""What one visit of a K/V tile asks of an SM, by a block of kernels 06 to 13: counted from their sources.
+"""What one visit of a K/V tile asks of an SM, by a block of kernels 03 to 13: counted from their sources.
 
 Instructions are those of warps. Beside the terms that scale with the tiles, machine code has a few for addresses and
 loops; their numbers here are nvcc 13.0's for sm_90, read from the loop over K/V tiles (cuobjdump -sass).
@@ -12,7 +12,8 @@ from fmha.plan import Plan
 from fmha.units import ceil_div
 
 ON_TENSOR_CORES = ("08", "09", "10", "11", "12", "13")
-COSTED = ("06", "07", *ON_TENSOR_CORES)
+ONE_SCORE = ("03", "04", "05")  # one thread for each score of a tile
+COSTED = (*ONE_SCORE, "06", "07", *ON_TENSOR_CORES)
 LONGEST_FIRST = ("07", "11", "12", "13")  # they take a head's Q tiles from the last to the first
 _LANES, _SIDE = 32, 16
 _WAVEFRONTS_OF_16_BYTES = 4  # of a warp whose lanes take 16 bytes each, or that loads four 8 x 8 matrices
@@ -40,10 +41,28 @@ class VisitCost(NamedTuple):
 def visit_cost(number: str, plan: Plan) -> VisitCost:
     """Of kernel `number`, one of `COSTED`, with the tiles of a plan of it."""
     (launch,) = plan.launches
-    Br, Bc, wide = plan.tiling.Br, plan.tiling.Bc, plan.defines["HEAD_DIM"]
+    Br, Bc, wide = plan.tiling.Br, plan.tiling.Bc, plan.defines.get("HEAD_DIM", plan.problem.d)
+    if number in ONE_SCORE:
+        return _one_score(number, Br, Bc, wide, launch.block)
     if number in ("06", "07"):
         return _on_fma_units(number, Br, Bc, wide, launch.block)
     return _split(Br, Bc, wide) if number == "13" else _sixteen_bits(number, Br, Bc, wide)
+
+
+def _one_score(number: str, Br: int, Bc: int, d: int, threads: int) -> VisitCost:
+    """Kernels 03 to 05: a thread for each score, and the same threads over the elements of O."""
+    wide = 4 if number == "05" else 1  # numbers of an access
+    warps = ceil_div(threads, _LANES)
+    outputs, copies = Br * d / wide / _LANES, 2 * Bc * d / wide / _LANES  # of warps
+    of_s = warps * ((7.5 if wide == 4 else 4.45) * d / wide + 65)
+    of_o = outputs * ((8.25 if wide == 4 else 4.3) * Bc + 85)
+    softmax = min(Br, warps) * (60 + 15 * Bc) if number == "03" else Br * ceil_div(Bc, _LANES) * 170
+    turns = 6 if wide == 4 else 2  # of the two loads for a product: 16 bytes from one address take 2, from many 4
+    wavefronts = (warps * d / wide + outputs * Bc) * turns
+    wavefronts += (copies + 2 * outputs) * (_WAVEFRONTS_OF_16_BYTES if wide == 4 else 1) + 2 * outputs
+    wavefronts += min(Br, warps) * 72 if number == "03" else Br * 10
+    rounds = ceil_div(int(copies), 8 * warps)
+    return VisitCost(0.0, wavefronts, of_s + of_o + softmax + copies * 20, 0.0, rounds, warps)
 
 
 def _sixteen_bits(number: str, Br: int, Bc: int, wide: int) -> VisitCost:
@@ -95,4 +114,4 @@ def _on_fma_units(number: str, Br: int, Bc: int, wide: int, threads: int) -> Vis
     return VisitCost(0.0, wavefronts * warps, (of_s + of_o + softmax + load) * warps, masked * warps, rounds, warps)
 
 
-__all__ = ["COSTED", "LONGEST_FIRST", "ON_TENSOR_CORES", "VisitCost", "visit_cost"]
+__all__ = ["COSTED", "LONGEST_FIRST", "ONE_SCORE", "ON_TENSOR_CORES", "VisitCost", "visit_cost"]

@@ -22,7 +22,7 @@ AGAINST = {CALIBRATED: "calibrated", SIMPLE: "simple cost"}
 AGAINST_HELP = (
     "Simple cost: bytes and FLOPs of each phase over one SM's share of the GPU's peaks, as in the player. Calibrated: "
     "the same timeline, made as long as the forecast of Under the hood of HBM says, which knows bank conflicts, issue "
-    "slots and caches. There is one for kernels 01, 02 and 06 to 13."
+    "slots and caches. There is one for every kernel."
 )
 USUAL = "h200-02-n1024-h16"  # the recording that is shown first
 AS_RUN, PREDICTED = "as run", "predicted"

@@ -44,7 +44,7 @@ def trust_box(number: str) -> None:
     st.markdown(f"**The hardest test so far:** {blind_sentence()} {since_then()}")
     if number in COSTED:
         st.markdown(
-            f"**Kernels 06 to 13.** {tiled_error(number)} Their bytes come from the same model of the caches with "
+            f"**Kernels 03 to 13.** {tiled_error(number)} Their bytes come from the same model of the caches with "
             "their own tiles, dtype and blocks on an SM."
         )
     st.markdown(
@@ -52,7 +52,7 @@ def trust_box(number: str) -> None:
     )
     with st.expander("How it works"):
         st.markdown("\n".join(f"- {line}" for line in HOW_THE_MODEL_WORKS))
-        st.markdown("**Time of kernels 06 to 13:**\n\n" + "\n".join(f"- {line}" for line in HOW_TILED_WORKS))
+        st.markdown("**Time of kernels 03 to 13:**\n\n" + "\n".join(f"- {line}" for line in HOW_TILED_WORKS))
     with st.expander("What is fitted, and to what"):
         st.dataframe([constant._asdict() for constant in (*FITTED, *FITTED_TILED)], hide_index=True)
     if controls.toggle("check", "Compute all recorded runs again and list the errors (a few seconds)"):

@@ -30,7 +30,7 @@ from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
 from fmha.ui.trust_box import trust_box
 from fmha.units import format_bytes, format_ratio, format_time_us
-from fmha.visit_costs import COSTED
+from fmha.visit_costs import COSTED, ONE_SCORE
 from fmha.wave_map import WaveMap, wave_map
 
 NAIVE, FLASH = "01", "02"
@@ -122,9 +122,9 @@ def settings() -> Asked:
         number = controls.choice(
             "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in TIMED}, default=FLASH,
             help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer. The model of bytes was "
-            "fitted to these two; the others are q-outer with larger tiles. 03 to 05 have no forecast.",
+            "fitted to these two; the others are q-outer too, from 06 on with larger tiles.",
         )  # fmt: skip
-    kernel, large = KERNELS[number], number in COSTED
+    kernel, large = KERNELS[number], number in COSTED and number not in ONE_SCORE
     problem = kernel.fitting(Problem(B=B, H=H, N=N, d=d))
     first = usual_tiles(kernel, problem, GPUS[key])
     with columns[2]:

@@ -136,7 +136,7 @@ def test_a_causal_head_that_outgrows_l2_has_no_dram_bytes_and_says_why() -> None
     assert "cannot be predicted" not in said(opened(N="131072", H="1", causal="bottom-right", kernel="01"))
 
 
-@pytest.mark.parametrize("kernel", ["06", "12", "13"])
+@pytest.mark.parametrize("kernel", ["03", "06", "12", "13"])
 def test_kernels_whose_time_is_forecast(kernel: str) -> None:
     """With tiles that they can take from the start, and with the time and what takes it."""
     at = opened(kernel=kernel, N="1024")

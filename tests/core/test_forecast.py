@@ -261,7 +261,7 @@ def test_refusals() -> None:
     with pytest.raises(LimitError, match="threads"):
         forecast(KERNELS["02"], p, Tiling(64, 64), H200)
     with pytest.raises(LimitError, match="not modelled"):
-        forecast(KERNELS["03"], p, t, H200)
+        forecast(replace(KERNELS["02"], number="99"), p, t, H200)
 
 
 def test_what_is_fitted_and_what_is_left_out_is_said() -> None:
