@@ -53,6 +53,19 @@ def visit_kinds(problem: Problem, tiling: Tiling) -> Counter[Kind]:
     return +kinds
 
 
+def tile_ends(problem: Problem, tiling: Tiling) -> Counter[tuple[int, int]]:
+    """All blocks over batch and heads by (rows of the Q tile, how many of them, the first ones, see no key)."""
+    p, Br = problem, tiling.Br
+    begins = np.arange(tiling.Tr(p), dtype=np.int64) * Br
+    rows = np.minimum(Br, p.Nq - begins)
+    found: Counter[tuple[int, int]] = Counter()
+    for (start, stop), entries in Counter(p.key_range(b) for b in range(p.B)).items():
+        none = np.clip((start - causal_offset(p) if stop > start else p.Nq) - begins, 0, rows)
+        for pair, count in Counter(zip(rows.tolist(), none.tolist(), strict=True)).items():
+            found[pair] += count * entries * p.H
+    return found
+
+
 def _count(
     kinds: Counter[Kind],
     heads: int,
@@ -166,21 +179,26 @@ def fmha101_sites(notes: Notes, problem: Problem, tiling: Tiling, launch: Launch
         notes.add("Oi[e]", float_addresses(base["Oi"], e, there), count, store=True, often="Br d / threads a visit")
 
     end_of_loop = notes.mark
-    for rows, count in blocks.items():
+    ends = tile_ends(p, tiling)
+    seeing = ", for rows that see a key" if any(blind for _, blind in ends) else ""
+    for (rows, blind), count in ends.items():
         e = lanes_of(rows * d, threads)
         notes.back(end_of_loop)
         notes.at("li[e / d]")
         notes.add("li[e / d]", float_addresses(base["li"], e // d, e >= 0), count, often="Br d / threads a block")
         notes.at("Oi[e] / l")
-        notes.add("Oi[e]", float_addresses(base["Oi"], e, e >= 0), count, often="Br d / threads a block")
+        notes.add(
+            "Oi[e]", float_addresses(base["Oi"], e, e >= blind * d), count, often=f"Br d / threads a block{seeing}"
+        )
     if write_lse:
-        for rows, count in blocks.items():
+        for (rows, blind), count in ends.items():
             tid = lanes_of(rows, threads)[0]
             notes.back(end_of_loop)
             notes.at("LSE[bh * Nq")
-            for name in ("li", "mi"):
-                addresses = float_addresses(base[name], tid, tid >= 0)
-                notes.add(f"{name}[tid]", addresses, count, often="1 a block, one thread a row")
+            for name, first in (("li", 0), ("mi", blind)):
+                addresses = float_addresses(base[name], tid, tid >= first)
+                often = "1 a block, one thread a row" + (seeing if first else "")
+                notes.add(f"{name}[tid]", addresses, count, often=often)
 
 
 def _statistics(
