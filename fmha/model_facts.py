@@ -75,8 +75,8 @@ LIMITS_OF_THE_MODEL: tuple[str, ...] = (
     "Unexplained: when a wave holds blocks of two or three heads (N=2048 with 32 x 32 tiles on 132 SMs), L2 is asked "
     "for up to 20 % more than predicted. Perhaps SMs that find their head in L2 finish early and get the next blocks "
     "out of turn; a simulation of that was wrong by as much the other way.",
-    "Unexplained: the time of kernel 01 with d=32 is predicted 29 % too short (one setting; all others had d of 64 or "
-    "more).",
+    "Unexplained: the time of kernel 01 with d=32 is predicted 28 to 32 % too short (four settings), with d=96 20 % "
+    "(one).",
     "Fitted to one H200, kernels 01 and 02, fp32. For other GPUs sizes, bandwidths and SM counts are replaced and the "
     "fitted numbers kept; nothing was measured there.",
     "Caches are cold before each function, as under Nsight Compute. In a real run naive attention finds the end of S "
@@ -134,14 +134,34 @@ BLIND: tuple[Blind, ...] = (
 )
 
 
+# The second one, with the model as it is: tests/core/counters_h200_again.json. DRAM: without one setting where the
+# model says nothing (`fmha.edge`).
+AGAIN: tuple[Blind, ...] = (
+    Blind("L2 bytes", 0.20, 15, 16, 0.02, 0.31),
+    Blind("DRAM bytes", 0.15, 15, 15, 0.01, 0.06),
+    Blind("time", 0.15, 12, 16, 0.02, 0.32),
+)
+
+
 def blind_sentence() -> str:
     """`BLIND` in words, for a page."""
-    parts = "; ".join(
+    return f"{BLIND[0].of} settings measured after the model was fixed, and used for no fit until then: {_said(BLIND)}."
+
+
+def again_sentence() -> str:
+    """`AGAIN` in words, for a page."""
+    return (
+        f"{AGAIN[0].of} more settings since, used for no fit: {_said(AGAIN)}. L2 is asked for less than predicted when "
+        "a wave holds blocks of two or three heads; times of kernel 01 are predicted too short when d is 32 or 96."
+    )
+
+
+def _said(fared: tuple[Blind, ...]) -> str:
+    return "; ".join(
         f"{b.what} within {100 * b.bound:.0f} % in {b.within} of {b.of} (median {100 * b.median:.0f} %, worst "
         f"{100 * b.largest:.0f} %)"
-        for b in BLIND
+        for b in fared
     )
-    return f"{BLIND[0].of} settings measured after the model was fixed, and used for no fit until then: {parts}."
 
 
 # Of the model as it is now, over all that was ever measured, the 13 among it; tests/core/test_forecast.py.

@@ -12,6 +12,7 @@ from fmha.model_facts import (
     FITTED,
     HOW_THE_MODEL_WORKS,
     LIMITS_OF_THE_MODEL,
+    again_sentence,
     blind_sentence,
     since_then,
 )
@@ -42,6 +43,7 @@ def trust_box(number: str) -> None:
         + ". The model's free numbers were fitted to such runs, so expect more elsewhere."
     )
     st.markdown(f"**The hardest test so far:** {blind_sentence()} {since_then()}")
+    st.markdown(f"**And again:** {again_sentence()}")
     if number in COSTED:
         st.markdown(
             f"**Kernels 03 to 13.** {tiled_error(number)} Their bytes come from the same model of the caches with "
