@@ -73,8 +73,8 @@ LIMITS_OF_THE_MODEL: tuple[str, ...] = (
     "Merging of requests between L1 and L2 depends on which blocks are in step. It is followed only roughly; two "
     "readings of the hardware's own counters differ by up to 10 % there.",
     "Unexplained: when a wave holds blocks of two or three heads (N=2048 with 32 x 32 tiles on 132 SMs), L2 is asked "
-    "for up to 20 % more than predicted. Perhaps SMs that find their head in L2 finish early and get the next blocks "
-    "out of turn; a simulation of that was wrong by as much the other way.",
+    "for up to 20 % more than predicted, or 31 % less. Perhaps SMs that find their head in L2 finish early and get the "
+    "next blocks out of turn; a simulation of that was wrong by as much the other way.",
     "Unexplained: the time of kernel 01 with d=32 is predicted 28 to 32 % too short (four settings), with d=96 20 % "
     "(one).",
     "Fitted to one H200, kernels 01 and 02, fp32. For other GPUs sizes, bandwidths and SM counts are replaced and the "
@@ -151,8 +151,8 @@ def blind_sentence() -> str:
 def again_sentence() -> str:
     """`AGAIN` in words, for a page."""
     return (
-        f"{AGAIN[0].of} more settings since, used for no fit: {_said(AGAIN)}. L2 is asked for less than predicted when "
-        "a wave holds blocks of two or three heads; times of kernel 01 are predicted too short when d is 32 or 96."
+        f"{AGAIN[0].of} more settings since, used for no fit: {_said(AGAIN)}. L2 bytes are worst when a wave holds "
+        "blocks of two or three heads; times of kernel 01 are predicted too short when d is 32 or 96."
     )
 
 
