@@ -19,6 +19,8 @@ LEVEL_DASHES = {"SMEM": "dash", "L2": "dashdot", "HBM": "solid"}
 LEVEL_SYMBOLS = {"SMEM": "square", "L2": "diamond", "HBM": "circle"}
 _LABEL_GAP = 0.062  # of the height, between two labels
 _LEFT, _RIGHT = 0.8, 1.3  # decades beside the outermost points, for names
+_MANY, _COLUMN, _WIDE = 4, 0.35, 2.1  # with more measured kernels their names stand in a column, so many decades beside
+_TALL, _COLUMN_GAP = 720, 0.047
 _SIGNS = {"SMEM": "■", "L2": "◆", "HBM": "●"}
 
 
@@ -47,13 +49,15 @@ def roof_chart(
         is_path: marks of one level are steps of one way, and arrows lead from each to the next. chosen: the index of
             the mark that gets a ring.
     """
+    many = not is_path and sum(mark.measured and "" not in mark.intensity for mark in marks) > _MANY
+    height = max(height, _TALL) if many else height
     fig = Sketch(title, height)
     across = [x for mark in marks for x in mark.intensity.values() if x > 0] or [1.0]
     peaks = [roof for roof in roofs if not roof.is_memory]
     slopes = [roof for roof in roofs if roof.is_memory]
     top = max([*(roof.rate for roof in peaks), *(mark.tflops for mark in marks)], default=1.0)
     ridges = [top * 1e3 / roof.rate for roof in slopes]
-    low, high = math.log10(min(across)) - _LEFT, math.log10(max(*across, *ridges)) + _RIGHT
+    low, high = math.log10(min(across)) - _LEFT, math.log10(max(*across, *ridges)) + (_WIDE if many else _RIGHT)
     bottom = math.log10(min([mark.tflops for mark in marks], default=top / 100)) - 0.55
     ceiling = math.log10(top) + 0.45
     for roof in slopes:
@@ -67,7 +71,11 @@ def roof_chart(
     _levels(fig, marks)
     if chosen is not None:
         _ring(fig, marks[chosen])
-    _labels(fig, marks, ceiling - bottom, height - 150)
+    if many:
+        _column(fig, [mark for mark in marks if mark.measured], ceiling - bottom)
+        _labels(fig, [mark for mark in marks if not mark.measured], ceiling - bottom, height - 150)
+    else:
+        _labels(fig, marks, ceiling - bottom, height - 150)
     fig.xaxis(**_decades(low, high), title="intensity: FLOPs for each byte moved at the level")
     fig.yaxis(**_decades(bottom, ceiling), title="TFLOP/s")
     fig.update(margin={"t": 120 if title else 84, "r": 12})
@@ -196,6 +204,19 @@ def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> 
                 arrowcolor=theme.NEUTRAL if side is not below else "rgba(0,0,0,0)",
                 standoff=9,
             )
+
+
+def _column(fig: Sketch, marks: Sequence[Mark], decades: float) -> None:
+    """Names of measured kernels and libraries in a column to the right of all of them, each with a line to its row."""
+    ordered = sorted(marks, key=lambda m: m.tflops)
+    place = math.log10(max(x for mark in marks for x in mark.intensity.values())) + _COLUMN
+    for mark, at in zip(ordered, spread([math.log10(m.tflops) for m in ordered], _COLUMN_GAP * decades), strict=True):
+        fig.add_annotation(
+            x=math.log10(max(mark.intensity.values())), y=math.log10(mark.tflops),
+            ax=place, ay=at, axref="x", ayref="y",
+            text=f"<b>{escape(mark.label, quote=False)}</b>", xanchor="left", showarrow=True, arrowhead=0, arrowwidth=1,
+            arrowcolor=theme.NEUTRAL, standoff=9,
+        )  # fmt: skip
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -204,3 +204,13 @@ def test_the_forecast_of_the_best_kernel_stands_below_its_roofs(dtype: str) -> N
     assert best_kernel(p, Tiling(128, 64), GPUS["T4"]) is None
     text = said_of(opened(dtype=dtype, Br="128", Bc="64"))
     assert "12 lag, 128 x 64" in text and "played no part in any fit" in text
+
+
+def test_names_of_many_measured_kernels_stand_in_a_column() -> None:
+    marks = [Mark(f"kernel {n}", {"L2": 10.0 + n, "HBM": 100.0 + n}, 10.0 + n / 10, True) for n in range(9)]
+    notes = [a for a in roof_chart(roofs(H200), marks, ("fp32",)).layout.annotations if "kernel" in (a.text or "")]
+    assert len(notes) == 9 and len({a.ax for a in notes}) == 1 and notes[0].ax > math.log10(108)
+    heights = sorted(a.ay for a in notes)
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 0.05  # none over another
+    few = roof_chart(roofs(H200), marks[:4], ("fp32",)).layout.annotations
+    assert {a.axref for a in few if "kernel" in (a.text or "")} == {None}
