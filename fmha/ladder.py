@@ -87,6 +87,25 @@ def rungs(recordings: Iterable[Recording], N: int, d: int, causal: Causal | None
     return made
 
 
+def counted(recordings: Iterable[Recording], d: int, dtype: str) -> list[Rung]:
+    """All kernels at the length and without the mask at which counters are read. A 16-bit kernel that was counted in
+    the other 16-bit dtype stands there with that: it moves the same bytes by the same instructions."""
+    recordings, made = tuple(recordings), []
+    for rung in rungs(recordings, COUNTED_AT, d, None, dtype):
+        if rung.measured is not None and rung.measured.entry.counters:
+            made.append(rung)
+            continue
+        others = (
+            other
+            for name in rung.kernel.dtypes
+            if name != rung.dtype
+            for other in rungs(recordings, COUNTED_AT, d, None, name)
+            if other.kernel is rung.kernel and other.measured is not None and other.measured.entry.counters
+        )
+        made.append(next(others, rung))
+    return made
+
+
 def peers(recordings: Iterable[Recording], N: int, d: int, causal: Causal | None, dtype: str) -> list[Measured]:
     """The peers of that shape in that dtype, those without a time too."""
     found = run_of(recordings, problem(N, d, causal, dtype))
@@ -138,6 +157,7 @@ __all__ = [
     "Measured",
     "Rung",
     "best",
+    "counted",
     "peers",
     "problem",
     "run_of",

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fmha.errors import InputError
 from fmha.kernels import SOURCES, Kernel, previous
-from fmha.ladder import PEERS, Measured, peers, rungs
+from fmha.ladder import PEERS, Measured, counted, peers, rungs
 from fmha.measurement import Recording
 from fmha.problem import Causal
 
@@ -133,6 +133,8 @@ def outcomes(chosen: Kernel, recordings: Iterable[Recording]) -> list[Outcome]:
 
 def _value(chosen: Kernel, claim: Claim, recordings: tuple[Recording, ...]) -> float | None:
     dtype = claim.dtype or chosen.dtypes[0]
+    if claim.measure == "counter":
+        return _counter(chosen, claim, dtype, recordings)
     mine = _measured(chosen.name, claim, dtype, recordings)
     if mine is None or mine.entry.time is None:
         return None
@@ -145,10 +147,16 @@ def _value(chosen: Kernel, claim: Claim, recordings: tuple[Recording, ...]) -> f
     other = _measured(name, claim, dtype, recordings)
     if other is None:
         return None
-    if claim.measure == "speedup":
-        theirs = other.tflops
-        return mine.tflops / theirs if mine.tflops and theirs else None
-    here, there = (m.entry.counter(claim.counter or "") for m in (mine, other))
+    theirs = other.tflops
+    return mine.tflops / theirs if mine.tflops and theirs else None
+
+
+def _counter(chosen: Kernel, claim: Claim, dtype: str, recordings: tuple[Recording, ...]) -> float | None:
+    """A counter over that of the rung below, or of another one."""
+    below = previous(chosen)
+    names = chosen.name, claim.of or (below.name if below else "")
+    steps = {rung.kernel.name: rung.measured for rung in counted(recordings, claim.d, dtype)}
+    here, there = (m.entry.counter(claim.counter or "") if (m := steps.get(name)) else None for name in names)
     return here / there if here is not None and there else None
 
 
@@ -182,18 +190,25 @@ class Moved:
 
     @property
     def ratio(self) -> float | None:
-        """here / below."""
-        return self.here / self.below if self.here is not None and self.below else None
+        """here / below; None for shares, which say nothing about one another."""
+        is_share = COUNTERS[self.metric][1] is None
+        return self.here / self.below if self.here is not None and self.below and not is_share else None
 
 
 def moved(mine: Measured | None, below: Measured | None) -> list[Moved]:
     """Counters that were read for a rung or for the one below."""
     rows = []
     for metric, (name, _) in COUNTERS.items():
-        here, there = (m.entry.counter(metric) if m else None for m in (mine, below))
+        here, there = (_read(m, metric) if m else None for m in (mine, below))
         if here is not None:
             rows.append(Moved(metric, name, here, there))
     return rows
+
+
+def _read(measured: Measured, metric: str) -> float | None:
+    """A counter of a kernel; of several functions the sum, but shares cannot be added up."""
+    is_share = COUNTERS[metric][1] is None
+    return None if is_share and len(measured.entry.counters) > 1 else measured.entry.counter(metric)
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------

@@ -230,7 +230,8 @@ def ranked(recording: Recording) -> dict[tuple[str, str, int], list[best_tiles.S
 def _counted(recording: Recording, options: argparse.Namespace) -> Recording:
     """The recording with hardware counters in the kernels of the runs at one length, without a mask; of the 16-bit
     dtypes in one, as the other one moves the same bytes."""
-    sixteen = next((r.problem.dtype for r in recording.runs if r.problem.dtype != "fp32"), None)
+    dtypes = {run.problem.dtype for run in recording.runs}
+    sixteen = "bf16" if "bf16" in dtypes else "fp16"
     picked = [
         run.problem.Nq == COUNTED_AT and run.problem.causal is None and run.problem.dtype in ("fp32", sixteen)
         for run in recording.runs

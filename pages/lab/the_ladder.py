@@ -250,7 +250,7 @@ def main() -> None:
             )
     explained(chosen, known)
     # Counters are read at one length, without a mask.
-    counted = ladder.rungs(known, COUNTED_AT, d, None, dtype)
+    counted = ladder.counted(known, d, dtype)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.subheader("The counter that moved", anchor=False)
