@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from html import escape
@@ -39,17 +38,17 @@ class Mark(NamedTuple):
 
 def roof_chart(
     roofs: Sequence[Roof], marks: Sequence[Mark], used: Sequence[str], *, title: str = "", height: int = 600,
-    is_path: bool = False, chosen: int | None = None,
+    path: Sequence[tuple[int, int]] = (), chosen: int | None = None,
 ) -> go.Figure:  # fmt: skip
     """TFLOP/s against FLOPs a byte, both logarithmic.
 
     Args:
         roofs: bandwidths and peaks, from `fmha.roofline.roofs`.
         used: dtypes of the kernels that are drawn: their peaks are drawn strongly, the others thin.
-        is_path: marks of one level are steps of one way, and arrows lead from each to the next. chosen: the index of
+        path: pairs of marks, by index, that an arrow leads from and to; for marks of one level. chosen: the index of
             the mark that gets a ring.
     """
-    many = not is_path and sum(mark.measured and "" not in mark.intensity for mark in marks) > _MANY
+    many = not path and sum(mark.measured and "" not in mark.intensity for mark in marks) > _MANY
     height = max(height, _TALL) if many else height
     fig = Sketch(title, height)
     across = [x for mark in marks for x in mark.intensity.values() if x > 0] or [1.0]
@@ -66,8 +65,7 @@ def roof_chart(
         _ceiling(fig, roof, slopes, high, any(name in used for name in roof.level.split(", ")))
     for mark in marks:
         _joined(fig, mark)
-    if is_path:
-        _path(fig, [(next(iter(mark.intensity.values())), mark.tflops) for mark in marks])
+    _path(fig, marks, path)
     _levels(fig, marks)
     if chosen is not None:
         _ring(fig, marks[chosen])
@@ -160,9 +158,10 @@ def _levels(fig: Sketch, marks: Sequence[Mark]) -> None:
         )
 
 
-def _path(fig: Sketch, points: Sequence[tuple[float, float]]) -> None:
-    """Arrows from point to point."""
-    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+def _path(fig: Sketch, marks: Sequence[Mark], path: Sequence[tuple[int, int]]) -> None:
+    """Arrows from mark to mark."""
+    for start, end in path:
+        (x0, y0), (x1, y1) = ((next(iter(m.intensity.values())), m.tflops) for m in (marks[start], marks[end]))
         fig.add_annotation(
             x=math.log10(x1), y=math.log10(y1), ax=math.log10(x0), ay=math.log10(y0), axref="x", ayref="y", text="",
             showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2, arrowcolor=theme.NEUTRAL, standoff=9,

@@ -164,7 +164,7 @@ def changed(chosen: Kernel) -> None:
     st.html(diff_html(below.file, below.source(), chosen.file, chosen.source(), is_split=look == SPLIT))
 
 
-def roof(chosen: Kernel, steps: Sequence[Rung], gpu: Gpu) -> None:
+def roof(chosen: Kernel, steps: Sequence[Rung], gpu: Gpu, dtype: str) -> None:
     """The points of all rungs under the roofs, one way from the first to the last."""
     st.header("The way under the roofs", anchor=False)
     points = [
@@ -176,17 +176,24 @@ def roof(chosen: Kernel, steps: Sequence[Rung], gpu: Gpu) -> None:
         st.markdown("No hardware counters are recorded for these rungs, so their place under the roofs is not known.")
         return
     level = controls.choice("level", "Bytes of", LEVELS, default="SMEM", help="The memory whose bytes are counted.")
-    marks, at = [], None
+    marks, drawn, at = [], [], None
     for step, point in points:
         intensity = point.intensity(level)
         if intensity is None or point.tflops is None:
             continue
         if step.kernel is chosen:
             at = len(marks)
+        drawn.append(step)
         marks.append(Mark(ladder_words.label(step.kernel), {level: intensity}, point.tflops, True))
-    dtypes = list(dict.fromkeys(s.dtype for s, _ in points))
+    places = {step.kernel.number: place for place, step in enumerate(drawn)}
+    path = [
+        (places[below.number], places[step.kernel.number])
+        for step in drawn
+        if (below := previous(step.kernel)) is not None and below.number in places
+    ]
+    dtypes = list(dict.fromkeys((dtype, *(s.dtype for s in drawn))))
     charts.show(
-        roof_chart(roofs(gpu, dtypes), marks, dtypes, is_path=True, chosen=at, height=520), key="roof",
+        roof_chart(roofs(gpu, dtypes), marks, dtypes, path=path, chosen=at, height=520), key="roof",
         alt="; ".join(
             f"{m.label}: {next(iter(m.intensity.values())):.3g} FLOPs a byte of {LEVELS[level]}, {m.tflops:.3g} TFLOP/s"
             for m in marks
@@ -254,13 +261,13 @@ def main() -> None:
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.subheader("The counter that moved", anchor=False)
-        st.caption(f"N = {COUNTED_AT:,} · d = {d} · no mask")
+        st.caption(f"N = {COUNTED_AT:,} · d = {d} · no mask · {with_below(chosen, counted)[0].dtype}")
         counters(chosen, counted)
     with right:
         st.subheader("What it costs", anchor=False)
         cost(chosen, steps if any(s.measured for s in steps) else counted, gpu)
     changed(chosen)
-    roof(chosen, counted, gpu)
+    roof(chosen, counted, gpu, dtype)
     with notice:
         controls.notices()
     recordings_box(None, "`python -m fmha bench --ladder` writes a recording of this page on any NVIDIA GPU.")

@@ -8,8 +8,10 @@ import pytest
 
 from fmha import ladder
 from fmha.figures.ladder_bars import ladder_bars, worth
+from fmha.figures.roof_chart import Mark, roof_chart
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
+from fmha.roofline import roofs
 from tests.ladder_support import ladder_recording, speed
 
 SHAPES = [ladder.problem(4096, 64, None, dtype) for dtype in ("fp32", "bf16")]
@@ -45,3 +47,13 @@ def test_slow_peers_are_drawn_only_where_there_are_no_others() -> None:
 def test_a_shape_without_numbers_says_so_for_each_kernel() -> None:
     fig = ladder_bars(ladder.rungs(KNOWN, 8192, 64, None, "bf16"), [], GPUS["H200"], "02")
     assert sum(a.text == "not measured" for a in fig.layout.annotations) == len(KERNELS)
+
+
+def test_arrows_lead_from_a_rung_to_the_one_that_improves_it() -> None:
+    marks = [Mark(name, {"SMEM": x}, y, True) for name, x, y in (("a", 1.0, 2.0), ("b", 4.0, 3.0), ("c", 9.0, 8.0))]
+    fig = roof_chart(roofs(GPUS["H200"], ["fp32"]), marks, ["fp32"], path=[(0, 1), (0, 2)], chosen=1)
+    arrows = [a for a in fig.layout.annotations if a.axref == "x"]
+    ends = [tuple(round(10**v, 6) for v in (a.ax, a.ay, a.x, a.y)) for a in arrows]
+    assert ends == [(1, 2, 4, 3), (1, 2, 9, 8)]
+    (ring,) = (t for t in fig.data if t.marker.symbol == "circle-open" and t.marker.size == 28)
+    assert (ring.x[0], ring.y[0]) == (4.0, 3.0)
