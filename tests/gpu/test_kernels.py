@@ -175,7 +175,9 @@ def test_a04_masked_keys_never_win(device: GpuDevice, chosen: Kernel, dtype: str
     p = Problem(N=2, d=1, scale=1.0, lens_k=(1,))
     O, LSE = result(device, chosen, dtype, p, Tiling(2, 2), Q, K, V)
     np.testing.assert_array_equal(O.ravel(), [1, 1])
-    np.testing.assert_array_equal(LSE.ravel(), [cast([q], dtype)[0], 0])
+    np.testing.assert_allclose(
+        LSE.ravel(), [cast([q], dtype)[0], 0], rtol=3e-7, atol=1e-6
+    )  # m may be in units of log 2
 
 
 @every_kernel
@@ -215,8 +217,11 @@ def test_a12_which_kv_head(device: GpuDevice, chosen: Kernel, dtype: str) -> Non
 def test_a20_values_of_one_give_one(device: GpuDevice, chosen: Kernel, dtype: str) -> None:
     Q, K, V = (np.zeros((1, 1, n, 1), np.float32) for n in (1, 4096, 4096))
     Q[:], K[0, 0, 0], V[:] = 1, 7, 1
-    O, _ = result(device, chosen, dtype, Problem(Nq=1, Nk=4096, d=1, scale=1.0), Tiling(1, 64), Q, K, V)
-    np.testing.assert_allclose(O, 1, atol=1e-5 + OFF[dtype])
+    p = Problem(Nq=1, Nk=4096, d=1, scale=1.0, dtype=dtype)
+    O, _ = result(device, chosen, dtype, p, Tiling(1, 64), Q, K, V)
+    found = check(p, Q, K, V, O)
+    assert found.ok, found.verdict
+    np.testing.assert_allclose(O, 1, atol=3e-5 + OFF[dtype])  # l adds up 4,096 numbers
 
 
 @every_kernel
@@ -262,14 +267,19 @@ def test_more_than_2_to_the_31_elements(device: GpuDevice, chosen: Kernel, dtype
         pytest.skip("this GPU has too little memory for it")
     rng, head_bytes = np.random.default_rng(3), N * d * p.itemsize
     arrays = [rng.standard_normal((97, N, d), np.float32) for _ in "QKV"]  # heads, again and again
-    memory = {name: device.driver.mem_alloc(heads * head_bytes) for name in "QKVO"}
-    memory |= {name: device.driver.mem_alloc(size) for name, size in plan.scratch.items()}
+    memory: dict[str, Any] = {}
     try:
+        for name, size in {**dict.fromkeys("QKVO", heads * head_bytes), **plan.scratch}.items():
+            try:
+                memory[name] = device.driver.mem_alloc(size)
+            except device.driver.MemoryError:
+                pytest.skip("this GPU's memory is taken by others")
         for name, array in zip("QKV", arrays, strict=True):
             device.driver.memcpy_htod(memory[name], encode(array, dtype))
             filled = len(array)
             while filled < heads:
-                more = min(filled // 97 * 97, heads - filled)
+                at_once = (1 << 30) // head_bytes // 97 * 97  # PyCUDA counts the bytes of a copy in 32 bits
+                more = min(filled // 97 * 97, at_once, heads - filled)
                 device.driver.memcpy_dtod(int(memory[name]) + filled * head_bytes, memory[name], more * head_bytes)
                 filled += more
         loaded(device, chosen, plan).run(plan, {name: int(at) for name, at in memory.items()})
