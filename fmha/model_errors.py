@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from fmha.bank_kernels import smem_use
 from fmha.forecast import MODELLED, Forecast, forecast
 from fmha.hardware import Gpu
@@ -90,3 +92,9 @@ def spread(rows: Sequence[Off], level: str) -> Spread:
     """The errors at one level; zeros where nothing was measured."""
     values = [abs(row.errors[level]) for row in rows if level in row.errors]
     return Spread(statistics.median(values), max(values), len(values)) if values else Spread(0.0, 0.0, 0)
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's rank correlation of two lists of equally many numbers, none twice: 1 where the order is the same."""
+    first, second = (np.argsort(np.argsort(np.asarray(values))).astype(float) for values in (one, other))
+    return float(np.corrcoef(first, second)[0, 1])

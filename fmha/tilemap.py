@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fmha.caches import q_outer_l2
@@ -22,7 +24,7 @@ from fmha.errors import ProblemError
 from fmha.hardware import KIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.levels import caches_of
-from fmha.measurement import Recording, tflops
+from fmha.measurement import Recording, read, tflops
 from fmha.occupancy import Occupancy, occupancy
 from fmha.problem import Problem, Tiling
 from fmha.tile_designs import DESIGNS, Design, Need
@@ -31,6 +33,13 @@ from fmha.units import ceil_div
 
 Metric = Literal["requested", "l2", "time", "occupancy", "recorded"]
 BASE_SIZES = (8, 16, 32, 64, 128, 256)
+SWEEPS = Path(__file__).resolve().parent / "recorded" / "tiles"
+
+
+@lru_cache(maxsize=1)
+def sweeps() -> tuple[Recording, ...]:
+    """Recordings of one kernel with many tiles that come with the app, by file name."""
+    return tuple(read(path.read_bytes(), path.name) for path in sorted(SWEEPS.glob("*.json")))
 
 
 class Predicted(NamedTuple):
@@ -213,9 +222,17 @@ def _recorded(kernel: str, problem: Problem, gpu: Gpu, recordings: Iterable[Reco
             continue
         for run in recording.runs:
             for entry in run.entries:
-                if run.problem.replace(dtype=entry.dtype) != problem:
+                if _alike(run.problem.replace(dtype=entry.dtype)) != _alike(problem):
                     continue
                 right = entry.check is not None and entry.check.ok and not entry.stale
                 if entry.name == kernel and entry.tiling and entry.time and right:
                     speeds[entry.tiling] = tflops(problem, entry.time.median_us)
     return speeds
+
+
+def _alike(problem: Problem) -> Problem:
+    """The same work: without padding and shared K and V it does not matter which heads are of one batch entry."""
+    p = problem
+    if p.Hk != p.H or p.lens_k is not None or p.left_pad is not None:
+        return p
+    return p.replace(B=1, H=p.B * p.H, Hk=p.B * p.H)

@@ -161,9 +161,18 @@ def requested_intensity(problem: Problem, tiling: Tiling, order: Order) -> float
 
 def found_kernels(recordings: Iterable[Recording], problem: Problem, tiling: Tiling) -> list[Found]:
     """For each kernel its recorded entry at this setting or the nearest, if it was right, timed and counted."""
-    known = tuple(recordings)
+    known = tuple(_counted(recording) for recording in recordings)
     found = (nearest(known, kernel, problem, tiling) for kernel in KERNELS.values())
     return [f for f in found if f is not None and _right(f.entry) and _point(f) is not None]
+
+
+def _counted(recording: Recording) -> Recording:
+    """Those entries only whose bytes were counted: a point needs them, and the nearest one should not be without."""
+    runs = (
+        dataclasses.replace(run, entries=tuple(e for e in run.entries if e.counters or not e.is_kernel))
+        for run in recording.runs
+    )
+    return dataclasses.replace(recording, runs=tuple(runs))
 
 
 def measured_kernels(found: Iterable[Found]) -> list[Shown]:

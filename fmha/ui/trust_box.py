@@ -16,7 +16,7 @@ from fmha.model_facts import (
     blind_sentence,
     since_then,
 )
-from fmha.model_facts_tiled import FITTED_TILED, HOW_TILED_WORKS, LIMITS_TILED, tiled_error
+from fmha.model_facts_tiled import FITTED_TILED, HOW_TILED_WORKS, LIMITS_TILED, later_sentence, tiled_error
 from fmha.ui import controls
 from fmha.ui.hood_words import LEVEL_NAMES
 from fmha.visit_costs import COSTED
@@ -46,8 +46,8 @@ def trust_box(number: str) -> None:
     st.markdown(f"**And again:** {again_sentence()}")
     if number in COSTED:
         st.markdown(
-            f"**Kernels 03 to 13.** {tiled_error(number)} Their bytes come from the same model of the caches with "
-            "their own tiles, dtype and blocks on an SM."
+            f"**Kernels 03 to 13.** {tiled_error(number)} {later_sentence()} Their bytes come from the same model of "
+            "the caches with their own tiles, dtype and blocks on an SM, and nothing of it was fitted to them."
         )
     st.markdown(
         "**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in (*LIMITS_OF_THE_MODEL, *LIMITS_TILED))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fmha import Problem, Tiling
+from fmha import Problem, Tiling, ladder
 from fmha.figures.roof_chart import roof_chart
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.measurement import Found, shipped
@@ -36,9 +36,9 @@ def best_kernel(problem: Problem, tiling: Tiling, gpu_key: str) -> Shown | None:
 
 def recorded(problem: Problem, tiling: Tiling, gpu: Gpu) -> tuple[list[Found], list[Shown], list[Library]]:
     """What was measured at this setting or the nearest, on this GPU: kernels and the libraries of the same run."""
-    found = roof_points.found_kernels(shipped(), problem, tiling)
+    found = roof_points.found_kernels((*shipped(), *ladder.shipped()), problem, tiling)
     here = [f for f in found if roof_points.device_key(f) == gpu.key]
-    peers = [p for f in here[:1] for p in roof_points.libraries(f.run, problem.dtype)]
+    peers = next((p for f in here if (p := roof_points.libraries(f.run, problem.dtype))), [])
     return found, roof_points.measured_kernels(here), peers
 
 

@@ -11,11 +11,11 @@ from fmha.figures.tile_cells import BEST, NAMES, SHORT, initials, shown, tile_ce
 from fmha.forecast import Forecast, forecast, time_us
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import KERNELS
-from fmha.measurement import shipped
+from fmha.measurement import Recording, shipped
 from fmha.model_facts import ERRORS_OF_THE_MODEL
-from fmha.model_facts_tiled import LOWEST_RANKING, tiled_error
+from fmha.model_facts_tiled import LOWEST_RANKING, sweep_sentence, tiled_error
 from fmha.tile_designs import DESIGNS, Preset, presets
-from fmha.tilemap import BASE_SIZES, Cell, Metric, Predicted, TileMap, asked_of_l2, tile_map
+from fmha.tilemap import BASE_SIZES, Cell, Metric, Predicted, TileMap, asked_of_l2, sweeps, tile_map
 from fmha.traffic import closed_form
 from fmha.ui import charts, controls, hood_words
 from fmha.ui.page import configuration, explained_errors, page, plain, try_this
@@ -55,9 +55,12 @@ def mapped(
         return Predicted(time_us=time_us(KERNELS[design], problem, tiling, gpu, most=VISITS["time"]))
 
     models = {"l2": l2, "time": time} if design in KERNELS else {}
-    return tile_map(
-        design, problem, gpu, rows, columns, model=models.get(modelled), recordings=(*shipped(), *ladder.shipped())
-    )
+    return tile_map(design, problem, gpu, rows, columns, model=models.get(modelled), recordings=recordings())
+
+
+def recordings() -> tuple[Recording, ...]:
+    """Everything that was timed with tiles."""
+    return (*shipped(), *ladder.shipped(), *sweeps())
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -243,9 +246,9 @@ def how_good(number: str, gpu: Gpu) -> str:
         if number == "12":
             said += (
                 " In each of six settings it put the tile sizes into the recorded order but for neighbours "
-                f"(Spearman's rank correlation {LOWEST_RANKING:g} or more)."
+                f"(Spearman's rank correlation {LOWEST_RANKING:g} or more). {sweep_sentence()}"
             )
-        said += " Bytes asked of L2 come from the model of the caches, which was checked with kernels 01 and 02 only."
+        said += " Bytes asked of L2 come from the model of the caches, which was fitted to kernels 01 and 02."
     if gpu.key != DEFAULT_GPU:
         said += f" Nothing was measured on the {gpu.name}: there it is an estimate, by its own peaks and bandwidths."
     return said
@@ -373,7 +376,7 @@ def nothing_recorded(drawn: TileMap) -> str:
     number = drawn.design.key if drawn.design.key in KERNELS else "02"
     there = [
         (run.problem, entry.dtype, recording.device.gpu.name)
-        for recording in shipped() for run in recording.runs for entry in run.entries
+        for recording in recordings() for run in recording.runs for entry in run.entries
         if entry.name == number and entry.time and entry.tiling
     ]  # fmt: skip
     text = "Nothing is recorded for these settings."
@@ -381,11 +384,12 @@ def nothing_recorded(drawn: TileMap) -> str:
         return f"{text} Kernel {number} is in none of the recordings that come with the app."
     lengths = ", ".join(f"{n:,}" for n in sorted({p.Nq for p, *_ in there}))
     dims = " and ".join(str(d) for d in sorted({p.d for p, *_ in there}))
-    sizes = sorted({(p.B, p.H) for p, *_ in there})
-    heads = " and ".join(f"B = {B}, H = {H}" for B, H in sizes) if len(sizes) <= 4 else f"{len(sizes)} choices of B, H"
+    p = drawn.problem
+    here = sorted({(q.B, q.H) for q, *_ in there if (q.Nq, q.d, q.causal) == (p.Nq, p.d, p.causal)})
+    heads = f"; with this N, d and mask: {', '.join(f'B = {B}, H = {H}' for B, H in here)}" if here else ""
     where = " and ".join(sorted({name for *_, name in there}))
     dtypes = " and ".join(sorted({dtype for _, dtype, _ in there}))
-    return f"{text} Kernel {number} was recorded on {where} at N = {lengths}, d = {dims}, {heads}, {dtypes}."
+    return f"{text} Kernel {number} was recorded on {where} at N = {lengths}, d = {dims}, {dtypes}{heads}."
 
 
 main()

@@ -6,7 +6,7 @@ import dataclasses
 
 import streamlit as st
 
-from fmha import Problem, Tiling
+from fmha import Problem, Tiling, ladder
 from fmha.dispatch import BLOCK_ORDERS, MEANING
 from fmha.edge import dram_doubt
 from fmha.errors import LimitError
@@ -17,7 +17,7 @@ from fmha.figures.wave_picture import wave_picture
 from fmha.forecast import MODELLED, TIMED, Forecast, forecast, own_order
 from fmha.hardware import GPUS, MIB, Gpu
 from fmha.kernels import KERNELS
-from fmha.measurement import Found, nearest, shipped
+from fmha.measurement import Found, Recording, nearest, shipped
 from fmha.model_errors import errors, measured
 from fmha.model_facts_tiled import tiled_error
 from fmha.sm_time import check_gpu, wavefronts
@@ -149,9 +149,14 @@ def settings() -> Asked:
     return Asked(number, problem.replace(causal=causal), Tiling(Br, Bc), gpu, order, int(mib * MIB))
 
 
+def recordings() -> tuple[Recording, ...]:
+    """Everything that was counted."""
+    return (*shipped(), *ladder.shipped())
+
+
 def recorded(asked: Asked) -> Found | None:
     """The recording of exactly these settings, with counters."""
-    found = nearest(shipped(), KERNELS[asked.number], asked.problem, asked.tiling)
+    found = nearest(recordings(), KERNELS[asked.number], asked.problem, asked.tiling)
     if found is None or found.differs or not found.entry.counters or not asked.as_built:
         return None
     return found if found.recording.device.gpu.key == asked.gpu.key else None
@@ -198,16 +203,16 @@ def not_measured(asked: Asked) -> str:
     if not asked.as_built:
         return "No GPU is built like this, so nothing measured stands beside it."
     there = [
-        run.problem for recording in shipped() for run in recording.runs
+        run.problem for recording in recordings() for run in recording.runs
         if any(e.name == asked.number and e.counters for e in run.entries)
     ]  # fmt: skip
     if not there:
         return f"Nothing was measured for these settings: no counters of kernel {asked.number} come with the app."
     lengths = ", ".join(f"{n:,}" for n in sorted({p.Nq for p in there}))
     dims, heads = (" and ".join(str(x) for x in sorted(v)) for v in ({p.d for p in there}, {p.H for p in there}))
-    names = " and ".join(sorted({recording.device.gpu.name for recording in shipped()}))
+    names = " and ".join(sorted({recording.device.gpu.name for recording in recordings()}))
     sizes = " and ".join(str(B) for B in sorted({p.B for p in there}))
-    entries = [e for r in shipped() for run in r.runs for e in run.entries if e.name == asked.number and e.counters]
+    entries = [e for r in recordings() for run in r.runs for e in run.entries if e.name == asked.number and e.counters]
     tiles = ", ".join(f"{a} x {b}" for a, b in sorted({e.tiling for e in entries if e.tiling}))
     return (
         f"Nothing was measured for these settings. Counters of kernel {asked.number} were read on {names} at N = "

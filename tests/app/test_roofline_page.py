@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fmha import measurement
+from fmha import ladder, measurement
 from fmha.bank_kernels import smem_use
 from fmha.figures.roof_chart import Mark, roof_chart, spread
 from fmha.forecast import forecast
@@ -52,6 +52,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def replace(*recordings: Recording) -> None:
         monkeypatch.setattr(measurement, "shipped", lambda: recordings)
+        monkeypatch.setattr(ladder, "shipped", lambda: ())
 
     return replace
 

@@ -14,7 +14,7 @@ from fmha.kernels import KERNELS
 from fmha.measurement import shipped
 from fmha.model_facts_tiled import tiled_error
 from fmha.tile_designs import DESIGNS, presets
-from fmha.tilemap import tile_map
+from fmha.tilemap import sweeps, tile_map
 from fmha.traffic import closed_form
 from fmha.ui.settings import book_in
 from fmha.units import format_bytes, format_time_us
@@ -62,7 +62,13 @@ def test_every_design_and_colour(design: str, colour: str) -> None:
         best = tile_map("02", p, GPUS["H200"], recordings=shipped()).best("recorded")
         assert best is not None
         assert any(f"Br = {best.tiling.Br}, Bc = {best.tiling.Bc}" in m.value for m in at.markdown)
-    if (design != "02" and colour == "recorded") or (design in ("fa2", "fa3") and colour == "l2"):
+    if colour == "recorded":
+        assert (len(at.info) == 1) == (design != "02")
+        if design in ("12", "13"):
+            assert f"Kernel {design} was recorded on NVIDIA H200" in at.info[0].value
+            near = opened(design=design, colour=colour, N="4096", B="2").info[0].value
+            assert "with this N, d and mask:" in near and "B = 4, H = 32" in near
+    if design in ("fa2", "fa3") and colour == "l2":
         assert len(at.info) == 1
     if design in KERNELS and colour == "time":
         shown = metrics(at)
@@ -118,3 +124,15 @@ def test_a_gpu_that_runs_none_of_it() -> None:
     at = opened(gpu="MI300X")
     assert at.subheader[0].value.startswith("None of 36")
     assert any("No tile size can be" in i.value for i in at.info)
+
+
+def test_tiles_of_kernel_12_as_recorded() -> None:
+    """With 16 tile sizes in one recording, whichever way its heads are cut into batch entries."""
+    at = opened(design="12", colour="recorded", B="4", H="32")
+    best = tile_map(
+        "12", Problem(B=4, H=32, N=4096, d=64, dtype="bf16"), GPUS["H200"], (64, 128), (64, 96), recordings=sweeps()
+    )
+    cell = best.at(128, 96)
+    assert cell.tflops is not None and cell.tflops > 300
+    assert not at.info and "Fastest recorded: Br = 128, Bc = 96" in " ".join(m.value for m in at.markdown)
+    assert metrics(at)["Recorded"].endswith("TFLOP/s")

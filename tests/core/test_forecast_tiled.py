@@ -24,6 +24,7 @@ from fmha.forecast import MODELLED, TIMED, forecast, own_order, time_us
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
 from fmha.measurement import useful_flops
+from fmha.model_errors import spearman
 from fmha.model_facts_tiled import (
     FITTED_TILED,
     HOW_TILED_WORKS,
@@ -73,11 +74,6 @@ def cases() -> tuple[Case, ...]:
 
 def _spilled(case: Case) -> bool:
     return (case.kernel, case.tiling.Br, case.tiling.Bc) == IN_MEMORY
-
-
-def spearman(one: list[float], other: list[float]) -> float:
-    first, second = (np.argsort(np.argsort(values)).astype(float) for values in (one, other))
-    return float(np.corrcoef(first, second)[0, 1])
 
 
 def test_there_is_enough_to_compare_with() -> None:
