@@ -1,7 +1,7 @@
 """The text of each rung of the ladder, and its claims held against a recording.
 
-`cuda_src/rungs.toml` says what a kernel is to bring, written before it is measured. What was measured is never written
-down there: it is computed from a recording, and so is whether a claim held.
+`cuda_src/rungs.toml` says what a kernel is to bring, and whether that was written before anything of it was timed. What
+was measured is never written down there: it is computed from a recording, and so is whether a claim held.
 """
 
 from __future__ import annotations
@@ -73,12 +73,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Text:
-    """What is to be said of a rung. watch: the counter that should move most; after: what was learned."""
+    """What is to be said of a rung. watch: the counter that should move most; after: what was learned; is_prediction:
+    whether the claims were written before the kernel had been timed at all."""
 
     idea: str
     watch: str
     after: str
     claims: tuple[Claim, ...]
+    is_prediction: bool = True
 
 
 @lru_cache(maxsize=1)
@@ -103,7 +105,10 @@ def read(text: str) -> dict[str, Text]:
         if missing:
             raise InputError(f"{FILE.name}: [{name}] needs a text {missing[0]}.")
         claims = tuple(_claim(name, claim) for claim in entry.get("claims", ()))
-        made[name] = Text(entry["idea"], entry["watch"], entry["after"], claims)
+        is_prediction = entry.get("is_prediction", True)
+        if not isinstance(is_prediction, bool):
+            raise InputError(f"{FILE.name}: [{name}] has is_prediction={is_prediction!r}: use true or false.")
+        made[name] = Text(entry["idea"], entry["watch"], entry["after"], claims, is_prediction)
     return made
 
 

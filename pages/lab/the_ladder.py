@@ -114,7 +114,8 @@ def explained(chosen: Kernel, known: Sequence[Recording]) -> None:
     prose(text.idea)
     results = rungs.outcomes(chosen, known)
     if results:
-        st.markdown("**Expected before it was measured, and what came out**")
+        when = "before it was measured" if text.is_prediction else "by design; written after a first run"
+        st.markdown(f"**Expected {when}, and what came out**")
         st.markdown("\n".join(f"- {ladder_words.claim_line(outcome)}" for outcome in results))
     if text.after:
         prose(f"**Learned:** {text.after}")

@@ -109,3 +109,12 @@ def test_lines_are_counted_without_blanks_and_comments() -> None:
 def test_a_mistake_in_the_file_is_said(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         rungs.read(text)
+
+
+def test_what_was_written_afterwards_says_so() -> None:
+    texts = rungs.texts()
+    assert [name for name, text in texts.items() if text.claims and text.is_prediction] == [
+        "fmha101", "padding", "shuffle", "float4s", "in_regs"
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="use true or false"):
+        rungs.read('[a]\nidea = "i"\nwatch = "w"\nafter = ""\nis_prediction = "no"\n')
