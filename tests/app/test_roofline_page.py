@@ -215,3 +215,11 @@ def test_names_of_many_measured_kernels_stand_in_a_column() -> None:
     assert min(b - a for a, b in itertools.pairwise(heights)) > 0.05  # none over another
     few = roof_chart(roofs(H200), marks[:4], ("fp32",)).layout.annotations
     assert {a.axref for a in few if "kernel" in (a.text or "")} == {None}
+
+
+def test_kernel_13_is_held_against_a_third_of_the_tf32_peak() -> None:
+    found = found_kernels(ladder.shipped(), Problem(B=4, H=32, N=4096, d=64), Tiling(128, 64))
+    shown = {f.entry.name: kernel for f, kernel in zip(found, measured_kernels(found), strict=True)}
+    assert {"02", "07", "12", "13"} <= set(shown)  # every kernel that was counted
+    assert shown["13"].bound.tflops == pytest.approx(494.5 / 3) and "the tf32 / 3 peak binds" in shown["13"].sentence()
+    assert shown["07"].bound.binds.level == "fp32" and (shown["13"].bound.reached or 1) < 0.5
