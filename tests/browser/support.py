@@ -113,7 +113,9 @@ class Visit:
 
     def settled(self, heading: str | None = None) -> Visit:
         """Wait until the script has run, the heading (if given) is shown and every chart is drawn."""
-        self.page.locator("h1", has_text=heading).first.wait_for(timeout=60_000)
+        failed = self.page.get_by_test_id("stException")
+        self.page.locator("h1", has_text=heading).or_(failed).first.wait_for(timeout=60_000)
+        assert not failed.count(), failed.all_inner_texts()
         self.page.evaluate("window.__quietSince = undefined")
         self.page.wait_for_function(SETTLED, timeout=60_000)
         return self

@@ -1,21 +1,16 @@
-"""Accessibility: axe-core on every page, keyboard, the player's words, less motion, phones. The network is cut."""
+"""Accessibility: keyboard, the player's words, less motion, tips on phones. The network is cut.
+
+axe-core looks at every page in `test_pages.py`, where each is open anyway, and at the static site in `test_site.py`.
+"""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from app import MENU, url_path
+from tests.browser.axe import BY_LOOK, SCRIPT, violations
 from tests.browser.conftest import Opener
-from tests.browser.support import Visit
 
-axe_package = pytest.importorskip("axe_playwright_python", reason="axe-core comes with .ci/requirements-test.txt")
-AXE = (Path(axe_package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-PAGES = [(url_path(file), title) for entries in MENU.values() for file, title in entries]
-BAD = ("serious", "critical")
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 # What has the focus, also inside a component's own tree.
 FOCUS = """() => {
@@ -27,72 +22,7 @@ FOCUS = """() => {
 }"""
 
 
-# In place of Plotly on the tour: a chart is one image to axe, whatever is drawn in it (`DRAWN_BY_PLOTLY` has the rest).
-NO_PLOTLY = """window.Plotly = {
-  async react(node, data, layout) {
-    Object.assign(node, {data, layout, on() {}, _fullLayout: {width: node.clientWidth}});
-  },
-  relayout() {}, purge() {},
-};"""
-# Rules whose answer depends on colours and on the window; the others are asked once, on the wide light page.
-BY_LOOK = ["color-contrast", "link-in-text-block", "meta-viewport", "scrollable-region-focusable", "target-size"]
-DRAWN_BY_PLOTLY = "/hbm-traffic"
-
-
-@pytest.fixture(scope="module")
-def tour(profile: BrowserContext, server: str) -> Visit:
-    """One visit that goes from page to page by the menu, so that each page need not fetch the app anew."""
-    page = profile.new_page()
-    page.route("**/plotly.min.js", lambda route: route.fulfill(body=NO_PLOTLY, content_type="text/javascript"))
-    page.emulate_media(reduced_motion="reduce")  # no colour is on its way to another
-    page.set_viewport_size(DESKTOP)
-    return Visit(page, server).open("/glossary").settled("Glossary")
-
-
-def violations(page: Page, rules: list[str] | None = None) -> list[str]:
-    """What axe-core calls serious or critical, one line each; by some of its rules, or by all."""
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE)
-    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False, "iframes": False}
-    if rules is not None:
-        options["runOnly"] = {"type": "rule", "values": rules}
-    found: dict[str, Any] = page.evaluate("(options) => axe.run(document, options)", options)
-    return [
-        f"{v['impact']} {v['id']}: {node['html'][:150]} ({node['failureSummary'][:200]})"
-        for v in found["violations"]
-        if v["impact"] in BAD
-        for node in v["nodes"]
-    ]
-
-
-@pytest.mark.parametrize(("path", "title"), PAGES, ids=[path for path, _ in PAGES])
-def test_axe_finds_nothing_serious(path: str, title: str, tour: Visit) -> None:
-    """Light on a wide screen and dark on a phone, with every box opened."""
-    visit, page = tour, tour.page
-    page.set_viewport_size(DESKTOP)
-    page.emulate_media(color_scheme="light")
-    page.get_by_test_id("stTopNavSection").nth(len(MENU) - 1).wait_for()  # a phone's menu is another one
-    visit.go(title)
-    assert url_path(path) in page.url or title == PAGES[0][1]
-    page.evaluate(
-        "document.querySelectorAll('[data-testid=stExpander] details:not([open]) summary').forEach(s => s.click())"
-    )
-    visit.settled()
-    wrong = {"light": violations(page)}
-    page.emulate_media(color_scheme="dark")
-    page.set_viewport_size(PHONE)
-    visit.settled()
-    # The menu of a phone is another one, and the same on all pages.
-    wrong["dark phone"] = violations(page, BY_LOOK if title != PAGES[0][1] else None)
-    wide, window = page.evaluate(
-        "[Math.max(...['stMain', 'stMainBlockContainer'].map(id =>"
-        " document.querySelector(`[data-testid=${id}]`).scrollWidth)), innerWidth]"
-    )
-    assert wide <= window, "the page scrolls sideways on a phone"
-    assert not any(wrong.values()), wrong
-    visit.check()
-
-
+@pytest.mark.skipif(SCRIPT is None, reason="axe-core comes with .ci/requirements-test.txt")
 def test_axe_sees_what_is_wrong(profile: BrowserContext) -> None:
     """The test of the test: a picture without a name is found, and pale letters on a phone."""
     page = profile.new_page()
@@ -118,12 +48,11 @@ def walked(page: Page, most: int = 200) -> list[dict[str, str]]:
 
 def test_words_and_controls_are_reached_by_keyboard_and_explain_themselves(tab: Opener) -> None:
     """On a page with real charts; then its words on a phone."""
-    visit = tab(DRAWN_BY_PLOTLY).settled("HBM traffic")
+    visit = tab("/hbm-traffic").settled("HBM traffic")
     page, main = visit.page, visit.page.get_by_test_id("stMain")
     main.locator("input[type=range]").nth(4).wait_for()  # Streamlit fetches its widgets' code when they appear
     main.get_by_role("combobox").first.wait_for()
     main.get_by_role("switch").first.wait_for()
-    assert main.locator(".fmha-chart .main-svg").count() and not violations(page)
     reached = walked(page)
     sliders = main.locator("input[type=range]").count()
     assert sliders >= 5 and sum(f["type"] == "range" for f in reached) == sliders

@@ -1,4 +1,4 @@
-"""Every page in a real browser: light, dark, phone, deep links, links from hostile hands."""
+"""Every page in a real browser: light, dark, phone, axe-core, deep links, links from hostile hands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app import MENU, url_path
+from tests.browser.axe import BY_LOOK, violations
 from tests.browser.conftest import Opener
 from tests.browser.support import Visit, serve
 
@@ -37,23 +38,37 @@ def test_a_link_that_names_the_first_page_opens_it_with_its_settings(tab: Opener
 
 
 LOOKS = ({"dark": False, "size": (1280, 800)}, {"dark": True, "size": (390, 844)})
+OPEN_BOXES = """document.querySelectorAll('[data-testid=stExpander] details:not([open]) summary')
+  .forEach((summary) => summary.click())"""
 ACROSS = """Math.max(...['stMain', 'stMainBlockContainer'].map(
   (id) => document.querySelector(`[data-testid=${id}]`).scrollWidth)) - innerWidth"""
 
 
 @each_page
-def test_pages_open_without_an_error(path: str, title: str, tab: Opener) -> None:
-    """By its link: every other page light on a wide screen and then dark on a phone, the others the other way round."""
-    looks = LOOKS if PAGES.index((path, title)) % 2 else LOOKS[::-1]
-    visit = tab(f"/{path}", **looks[0]).settled(title)
+def test_pages_open_fit_and_are_accessible(path: str, title: str, tab: Opener) -> None:
+    """By its link, with every box opened: light on a wide screen and dark on a phone; which comes first alternates.
+
+    axe-core is asked everything once, and by the rules that depend on colours and window in the other look; the menu,
+    which is another one on a phone, is the same on all pages.
+    """
+    number = PAGES.index((path, title))
+    looks = LOOKS if number % 2 else LOOKS[::-1]
+    visit = tab(f"/{path}", **looks[0], still=True).settled(title)
+    page = visit.page
+    assert page.get_by_role("dialog").count() == 0
+    visit.check()
+    page.evaluate(OPEN_BOXES)
+    wrong = {}
     for look in looks:
         width, height = look["size"]
-        visit.page.emulate_media(color_scheme="dark" if look["dark"] else "light")
-        visit.page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="dark" if look["dark"] else "light")
+        page.set_viewport_size({"width": width, "height": height})
         visit.settled(title)
-        assert visit.page.get_by_role("dialog").count() == 0
-        assert visit.page.evaluate(ACROSS) <= 0, "the page scrolls sideways"
-        visit.check()
+        assert page.evaluate(ACROSS) <= 0, "the page scrolls sideways"
+        everything = look is looks[0] or number < 2
+        wrong["dark phone" if look["dark"] else "light"] = violations(page, None if everything else BY_LOOK)
+    assert not any(wrong.values()), wrong
+    visit.check()
 
 
 HOSTILE = [

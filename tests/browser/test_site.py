@@ -14,7 +14,7 @@ from fmha.lecture.library import FIRST, decks, load
 from fmha.site import players
 from fmha.site.build import build
 from fmha.site.frame import MENU
-from tests.browser.test_accessibility import BAD, violations
+from tests.browser.axe import violations
 from tests.browser.test_export import wait_until
 
 STEPS = load(decks()[FIRST]).steps
@@ -145,4 +145,4 @@ def test_pages_are_accessible_and_fit(look: str, wide: int, reader: Reader) -> N
         reader.drawn()
         assert page.evaluate("document.documentElement.scrollWidth") <= wide, f"{name} scrolls sideways"
         assert not violations(page), name
-    assert BAD == ("serious", "critical") and not reader.wrong
+    assert not reader.wrong
