@@ -119,7 +119,8 @@ def _values(
         for line in sorted(lines):
             if at - 0.005 * (high - low) <= line <= at + _GAP * (high - low):
                 at = line
-        fig.add_label(index, at, f"<b>{speed:.3g}</b>", yanchor="bottom")
+        text = f"{speed:.0f}" if speed >= 100 else f"{speed:.2g}"
+        fig.add_label(index, at, f"<b>{text}</b>", yanchor="bottom", font={"size": 13})
 
 
 def _line(fig: Sketch, name: str, speed: float, ends: tuple[float, float], dash: str, is_peak: bool) -> None:
