@@ -19,7 +19,7 @@ LEVEL_SYMBOLS = {"SMEM": "square", "L2": "diamond", "HBM": "circle"}
 _LABEL_GAP = 0.062  # of the height, between two labels
 _LEFT, _RIGHT = 0.8, 1.3  # decades beside the outermost points, for names
 _MANY, _COLUMN, _WIDE = 4, 0.35, 2.9  # with more measured kernels their names stand in a column, so many decades beside
-_TALL, _COLUMN_GAP = 720, 0.047
+_TALL, _COLUMN_GAP = 720, 0.041
 _SIGNS = {"SMEM": "■", "L2": "◆", "HBM": "●"}
 
 

@@ -212,7 +212,7 @@ def test_names_of_many_measured_kernels_stand_in_a_column() -> None:
     notes = [a for a in roof_chart(roofs(H200), marks, ("fp32",)).layout.annotations if "kernel" in (a.text or "")]
     assert len(notes) == 9 and len({a.ax for a in notes}) == 1 and notes[0].ax > math.log10(108)
     heights = sorted(a.ay for a in notes)
-    assert min(b - a for a, b in itertools.pairwise(heights)) > 0.05  # none over another
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 0.04  # none over another
     few = roof_chart(roofs(H200), marks[:4], ("fp32",)).layout.annotations
     assert {a.axref for a in few if "kernel" in (a.text or "")} == {None}
 
