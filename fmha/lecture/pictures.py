@@ -186,7 +186,6 @@ PICTURES: dict[str, Picture] = {
                 "N": _numbers(LADDER_LENGTHS, 4096, "Sequence length N"),
                 "d": _numbers(LADDER_DIMS, 64, "Head dimension d"),
                 "causal": _choice("none", "Causal mask", {"none": "off", "br": "bottom-right"}),
-                "dtype": _choice("bf16", "Type of the 16-bit kernels", {name: name for name in ("bf16", "fp16")}),
             },
             "the-ladder",
         ),

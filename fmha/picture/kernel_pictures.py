@@ -11,7 +11,7 @@ from fmha.errors import LimitError
 from fmha.events import emit, most_events
 from fmha.figures.gantt import gantt
 from fmha.figures.kernel_times import kernel_times, timed
-from fmha.figures.ladder_bars import ladder_bars
+from fmha.figures.ladder_bars import NAMES, ladder_bars
 from fmha.gantt_map import gantt_map, whole
 from fmha.hardware import GPUS
 from fmha.kernels import kernel
@@ -24,6 +24,7 @@ from fmha.spans import blocks_of, idle_areas, shares_of, waves_of
 from fmha.timeline import clock
 from fmha.units import format_ratio, format_time_us
 
+SIXTEEN = "bf16"  # in which the kernels of the ladder that compute in 16 bits are shown
 MOST_EVENTS = 700_000  # of a timeline: a third of a second
 _ABOVE, _BELOW = 9, 22  # lines of a source shown around the phase that is marked
 _CODE_STYLE = """<style>
@@ -115,19 +116,22 @@ def ladder_picture(s: Settings) -> Iterator[Part]:
     """Recorded speed of all kernels beside libraries; a note where these settings were not recorded."""
     known = ladder.shipped()
     causal: Any = CAUSAL[s["causal"]]
-    steps = ladder.rungs(known, s["N"], s["d"], causal, s["dtype"])
+    steps = ladder.rungs(known, s["N"], s["d"], causal, SIXTEEN)
     timed_steps = [step for step in steps if step.measured is not None and step.tflops is not None]
     if not timed_steps:
         yield Note("No recording of the ladder with these settings comes with the app.")
         return
-    first, last = timed_steps[0], max(timed_steps, key=lambda step: step.tflops or 0.0)
+    first = next((step for step in timed_steps if step.kernel.number == ladder.TUTORIAL), timed_steps[0])
+    last = max(timed_steps, key=lambda step: step.tflops or 0.0)
     assert first.measured is not None and first.tflops is not None and last.tflops is not None
-    yield Words(
-        f"From **{first.kernel.number} {first.kernel.name}** with {first.tflops:.3g} TFLOP/s to **{last.kernel.number} "
-        f"{last.kernel.name}** with **{last.tflops:.3g} TFLOP/s**."
-    )
     peers = [m for dtype in dict.fromkeys(step.dtype for step in steps)
              for m in ladder.peers(known, s["N"], s["d"], causal, dtype)]  # fmt: skip
+    rivals = [(speed, NAMES[m.entry.name]) for m in peers if m.entry.dtype == last.dtype and (speed := m.tflops)]
+    beside = "; the fastest library, {1}, has {0:.3g}".format(*max(rivals)) if rivals else ""
+    yield Words(
+        f"From **{first.kernel.number} {first.kernel.name}** with {first.tflops:.3g} TFLOP/s to **{last.kernel.number} "
+        f"{last.kernel.name}** with **{last.tflops:.3g}**, {format_ratio(last.tflops / first.tflops)} as many{beside}."
+    )
     recording, run = first.measured.recording, first.measured.run
     yield Chart(
         ladder_bars(steps, peers, recording.device.gpu, last.kernel.number), "ladder",
@@ -136,7 +140,7 @@ def ladder_picture(s: Settings) -> Iterator[Part]:
     )  # fmt: skip
     yield setting(run.problem.replace(dtype=last.dtype), causal=run.problem.causal or "none")
     yield Words(
-        f"Recorded on {recording.device.facts.name}, {recording.made[:10]}; hatched: {s['dtype']}, else fp32. Lines "
+        f"Recorded on {recording.device.facts.name}, {recording.made[:10]}; hatched: {SIXTEEN}, else fp32. Lines "
         "are libraries, timed in turns with the kernels of their type.", quiet=True,
     )  # fmt: skip
 

@@ -47,19 +47,21 @@ def _recorded() -> str:
         "time. Medians of many runs, the L2 cache flushed before each. Counted bytes are Nsight Compute's; predicted "
         "ones are computed from tile sizes alone.</p>",
     ]
-    for recording in _recordings():
+    for recording in shipped():
         parts.append(_recording(recording))
+    for recording in ladder.shipped():
+        parts.append(_recording(recording, "the ladder, "))
     parts.append(as_run.section())
     links = ", ".join(f'<a href="{FOLDER}/{escape(p.name)}" download>{escape(p.name)}</a>' for p in _paths())
     parts.append(f"<h2>The recordings themselves</h2><p>{links}: JSON, with every counter.</p>")
     return page("recorded.html", "Recorded on GPUs", "\n".join(parts))
 
 
-def _recording(recording: Recording) -> str:
+def _recording(recording: Recording, what: str = "") -> str:
     device = recording.device
     heads = sorted({run.problem.d for run in recording.runs})
     head = (
-        f"<h2>{escape(device.facts.name)}, d = {', '.join(map(str, heads))}</h2><p>Driver {escape(device.driver)}, "
+        f"<h2>{escape(device.facts.name)}, {what}d = {', '.join(map(str, heads))}</h2><p>Driver {escape(device.driver)}, "
         f"CUDA {escape(device.cuda)}, torch {escape(device.torch or 'none')}, made {escape(recording.made[:10])}.</p>"
     )
     return head + "".join(_run(recording, run) for run in recording.runs)

@@ -147,7 +147,7 @@ def test_the_shipped_deck_is_whole() -> None:
         assert 1 <= len(re.findall(r"[.?!](?:\s|$)", words)) <= 5, f"{step.title}: a few sentences"
         assert step.do and step.notes and step.picture.name != "none", step.title
     shown = {step.picture.name for step in deck.steps}
-    assert {"player", "words", "softmax", "heads", "memory", "row", "worked", "traffic", "source", "times"} <= shown
+    assert {"player", "words", "softmax", "heads", "memory", "row", "worked", "traffic", "source", "ladder"} <= shown
 
 
 def test_own_decks_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
