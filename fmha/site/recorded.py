@@ -61,8 +61,8 @@ def _recording(recording: Recording, what: str = "") -> str:
     device = recording.device
     heads = sorted({run.problem.d for run in recording.runs})
     head = (
-        f"<h2>{escape(device.facts.name)}, {what}d = {', '.join(map(str, heads))}</h2><p>Driver {escape(device.driver)}, "
-        f"CUDA {escape(device.cuda)}, torch {escape(device.torch or 'none')}, made {escape(recording.made[:10])}.</p>"
+        f"<h2>{escape(device.facts.name)}, {what}d = {', '.join(map(str, heads))}</h2><p>"
+        f"Driver {escape(device.driver)}, CUDA {escape(device.cuda)}, torch {escape(device.torch or 'none')}, made {escape(recording.made[:10])}.</p>"
     )
     return head + "".join(_run(recording, run) for run in recording.runs)
 
