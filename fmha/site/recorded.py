@@ -60,10 +60,8 @@ def _recorded() -> str:
 def _recording(recording: Recording, what: str = "") -> str:
     device = recording.device
     heads = sorted({run.problem.d for run in recording.runs})
-    head = (
-        f"<h2>{escape(device.facts.name)}, {what}d = {', '.join(map(str, heads))}</h2><p>"
-        f"Driver {escape(device.driver)}, CUDA {escape(device.cuda)}, torch {escape(device.torch or 'none')}, made {escape(recording.made[:10])}.</p>"
-    )
+    made = f"Driver {device.driver}, CUDA {device.cuda}, torch {device.torch or 'none'}, made {recording.made[:10]}."
+    head = f"<h2>{escape(device.facts.name)}, {what}d = {', '.join(map(str, heads))}</h2><p>{escape(made)}</p>"
     return head + "".join(_run(recording, run) for run in recording.runs)
 
 
