@@ -41,8 +41,8 @@ METRICS = (
     "launch__occupancy_limit_warps",
     "launch__occupancy_limit_blocks",
 )
-# Instructions of cp.async, and how busy tensor cores are; not every Nsight Compute knows these for every GPU. The sectors
-# of cp.async past L1 (.cg, the only kind here) are counted among the loads: seen on an H200.
+# Instructions of cp.async, and how busy tensor cores are; not every Nsight Compute knows these for every GPU. The
+# sectors of cp.async past L1 (.cg, the only kind here) are counted among the loads: seen on an H200.
 OPTIONAL = (
     "smsp__inst_executed_op_ldgsts.sum",
     "sm__inst_executed_pipe_tensor.sum",
