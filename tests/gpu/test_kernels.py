@@ -174,8 +174,8 @@ def test_a04_masked_keys_never_win(device: GpuDevice, chosen: Kernel, dtype: str
     Q, K, V = (np.array(x, np.float32).reshape(1, 1, 2, 1) for x in ((q, 0), (1, 0), (1, 100)))
     p = Problem(N=2, d=1, scale=1.0, lens_k=(1,))
     O, LSE = result(device, chosen, dtype, p, Tiling(2, 2), Q, K, V)
-    # exp2(S scale - m) by one multiply-add sees the rounding of m, which is that of a large number here: P is near 1 and
-    # so is l, but a P of 16 bits is rounded once more. A masked key that won would give 100.
+    # exp2(S scale - m) by one multiply-add sees the rounding of m, which is that of a large number here: P is near 1
+    # and so is l, but a P of 16 bits is rounded once more. A masked key that won would give 100.
     np.testing.assert_allclose(O.ravel(), [1, 1], atol=1e-6 + OFF[dtype])
     np.testing.assert_allclose(
         LSE.ravel(), [cast([q], dtype)[0], 0], rtol=3e-7, atol=1e-6
