@@ -69,10 +69,10 @@ class Kernel:
                 f"choose d={self.max_d} or less."
             )
         if self.compute and (not gpu.is_cuda or float(gpu.compute) < float(self.compute)):
-            able = [k.number for k in KERNELS.values() if not k.compute][-1]
+            able = [k.number for k in KERNELS.values() if not k.compute][-1] if gpu.is_cuda else None
             raise LimitError(
                 f"kernel {self.number} ({self.name}) needs an NVIDIA GPU of compute capability {self.compute} or "
-                f"later, and the {gpu.name} is {gpu.compute}: choose kernel {able}."
+                f"later, and the {gpu.name} is {gpu.compute}: choose {f'kernel {able}' if able else 'an NVIDIA GPU'}."
             )
         if problem.d % self.d_step:
             raise ProblemError(

@@ -207,25 +207,39 @@ def tflops(problem: Problem, time_us: float) -> float:
     return useful_flops(problem) / time_us / 1e6
 
 
-def peak_tflops(gpu: Gpu, dtype: str) -> float:
-    """The peak that a dtype is measured against: tensor cores for 16 bits, the fp32 units otherwise; 0: not known."""
+THREE_PRODUCTS = "13"  # does fp32's work in three products of tf32 on tensor cores
+
+
+def peak_tflops(gpu: Gpu, dtype: str, kernel: str = "") -> float:
+    """The peak that a dtype is measured against: tensor cores for 16 bits, the fp32 units otherwise; 0: not known.
+
+    kernel: one by number that has a ceiling of its own: a third of the tf32 peak for kernel 13.
+    """
+    if kernel == THREE_PRODUCTS and gpu.tf32_tflops:
+        return gpu.tf32_tflops / 3
     return gpu.fp32_tflops if dtype == "fp32" else gpu.fp16_tflops
 
 
-def least_time_us(problem: Problem, dtype: str, gpu: Gpu) -> float:
+def peak_name(gpu: Gpu, dtype: str, kernel: str = "") -> str:
+    """That peak in words: "the bf16 peak"."""
+    is_third = kernel == THREE_PRODUCTS and gpu.tf32_tflops
+    return "a third of the tf32 peak" if is_third else f"the {dtype} peak"
+
+
+def least_time_us(problem: Problem, dtype: str, gpu: Gpu, kernel: str = "") -> float:
     """No implementation can be faster: useful FLOPs at the peak of the dtype, or Q, K, V read at the full bandwidth."""
     p = problem.replace(dtype=dtype)
-    peak = peak_tflops(gpu, dtype)
+    peak = peak_tflops(gpu, dtype, kernel)
     arithmetic = useful_flops(p) / peak / 1e6 if peak else 0.0
     read = compulsory_bytes(p) - p.B * p.H * p.Nq * p.d * p.itemsize
     return max(arithmetic, read / gpu.hbm_gbps / 1e3 if gpu.hbm_gbps else 0.0)
 
 
-def implausible(problem: Problem, dtype: str, gpu: Gpu, time_us: float) -> str | None:
+def implausible(problem: Problem, dtype: str, gpu: Gpu, time_us: float, kernel: str = "") -> str | None:
     """Why a time cannot be right; None for one that can."""
     if not (math.isfinite(time_us) and time_us > 0):
         return f"a time of {time_us:g} \N{MICRO SIGN}s is no measurement: run it again."
-    least = least_time_us(problem, dtype, gpu)
+    least = least_time_us(problem, dtype, gpu, kernel)
     if time_us < _TOO_FAST * least:
         return (
             f"{time_us:.3g} \N{MICRO SIGN}s is less than the {least:.3g} \N{MICRO SIGN}s that this GPU needs at its "

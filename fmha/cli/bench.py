@@ -12,7 +12,7 @@ from typing import Any
 from fmha import FmhaError, Problem, Tiling
 from fmha.cli import ladder
 from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
-from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, one_of_each, problem_from, tiling_from, whole
+from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, kernel_tiling, one_of_each, problem_from, whole
 from fmha.errors import GpuError
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.inputs import INPUTS, load
@@ -52,7 +52,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--kernel", help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     add_problem(parser, dtype_default="the first that the kernel has", several=True)
-    add_tiles(parser)
+    add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")
     group = parser.add_argument_group("the run")
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
     group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
@@ -204,7 +204,8 @@ def _check_sweep(options: argparse.Namespace) -> None:
 def single(options: argparse.Namespace) -> dict[str, Any]:
     """The request of one problem; what no GPU can run is refused here."""
     chosen = kernel(_KERNEL if options.kernel is None else options.kernel)
-    problem, tiling = problem_from(options, N=4096, dtype=chosen.dtypes[0]), tiling_from(options)
+    problem = problem_from(options, N=4096, dtype=chosen.dtypes[0])
+    tiling = kernel_tiling(options, chosen, problem, _ANY_GPU)
     chosen.plan(problem, tiling, _ANY_GPU)
     others = [(k.number, tiling) for k in KERNELS.values() if k.number == "01" != chosen.number]
     return _payload(options, problem, [(chosen.number, tiling), *others])

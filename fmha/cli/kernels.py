@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from fmha import FmhaError
-from fmha.cli.options import Parser, add_problem, add_tiles, describe, problem_from, tiling_from
+from fmha.cli.options import Parser, add_problem, add_tiles, describe, kernel_tiling, problem_from
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import KERNELS, Kernel, Plan, kernel
 from fmha.units import format_bytes
@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--kernel", help="number or name; without it: the list")
     add_problem(parser, dtype_default="the first that the kernel has")
-    add_tiles(parser)
+    add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")
     parser.add_argument("--gpu", default=DEFAULT_GPU, help=f"{', '.join(GPUS)}: whose limits (default {DEFAULT_GPU})")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -44,7 +44,8 @@ def run(options: argparse.Namespace) -> None:
             print(f"{k.number}  {k.name:<12}{k.changed}\n    {'cuda_src/' + k.file}, source {k.source_hash()}")
         return
     chosen = kernel(options.kernel)
-    problem, tiling = problem_from(options, N=4096, dtype=chosen.dtypes[0]), tiling_from(options)
+    problem = problem_from(options, N=4096, dtype=chosen.dtypes[0])
+    tiling = kernel_tiling(options, chosen, problem, GPUS[options.gpu])
     plan = chosen.plan(problem, tiling, GPUS[options.gpu])
     if options.json:
         print(json.dumps({**_facts(chosen), "plan": _plan(plan)}, indent=2))

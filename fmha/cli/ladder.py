@@ -141,7 +141,7 @@ def _check(options: argparse.Namespace) -> None:
     given += ["--input"] if options.input != "random" else []
     if given:
         raise FmhaError(f"--ladder chooses {', '.join(given)} itself: leave that out, or leave out --ladder.")
-    if options.longest <= 0:
+    if not options.longest > 0:  # nor NaN
         raise FmhaError(f"longest={options.longest:g} leaves nothing to run: give some seconds, such as 1.")
 
 

@@ -62,7 +62,9 @@ def table(recording: Recording) -> list[str]:
     for entry in run.entries:
         tiles = f" {entry.tiling[0]}x{entry.tiling[1]}" if entry.tiling else ""
         name = f"  {entry.name + tiles:<16}{entry.dtype:<6}"
-        lines.append(name + (_result(run, entry, peak_tflops(gpu, entry.dtype)) if entry.time else _why_not(entry)))
+        lines.append(
+            name + (_result(run, entry, peak_tflops(gpu, entry.dtype, entry.name)) if entry.time else _why_not(entry))
+        )
     return lines
 
 

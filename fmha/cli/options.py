@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fmha import FmhaError, Problem, Tiling
+from fmha import FmhaError, Problem, Tiling, best_tiles
+from fmha.hardware import Gpu
+from fmha.kernels import Kernel
 from fmha.problem import DTYPES
 from fmha.schedule import ORDERS
 
@@ -130,6 +132,16 @@ def problem_from(options: argparse.Namespace, **defaults: Any) -> Problem:
 def tiling_from(options: argparse.Namespace, default: int = 32) -> Tiling:
     """The Tiling that was asked for."""
     return Tiling(*(default if size is None else size for size in (options.Br, options.Bc)))
+
+
+def kernel_tiling(options: argparse.Namespace, chosen: Kernel, problem: Problem, gpu: Gpu) -> Tiling:
+    """The Tiling that was asked for; what was left out is 32, or the kernel's fastest where 32 x 32 cannot be."""
+    usual = Tiling(32, 32)
+    if chosen.complaint(problem, usual, gpu):
+        usual = next(iter(best_tiles.candidates(chosen, problem, gpu)), usual)
+    return Tiling(
+        *(size if given is None else given for given, size in ((options.Br, usual.Br), (options.Bc, usual.Bc)))
+    )
 
 
 def describe(problem: Problem, tiling: Tiling) -> list[str]:

@@ -13,8 +13,9 @@ import numpy as np
 
 from fmha import FmhaError, Problem, Tiling
 from fmha.check import Check, check
-from fmha.cli.options import Parser, add_problem, add_tiles, describe, problem_from, tiling_from, whole
+from fmha.cli.options import Parser, add_problem, add_tiles, describe, kernel_tiling, problem_from, whole
 from fmha.errors import BuildError, InputError
+from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.inputs import INPUTS, load
 from fmha.kernels import KERNELS, Kernel, kernel
 from fmha.line_counts import LineCounts, shipped
@@ -46,7 +47,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--kernel", default=_KERNEL, help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     parser.add_argument("--source", metavar="FILE.cu", help="a version of your own of the kernel's file, used instead")
     add_problem(parser, dtype_default="the first that the kernel has")
-    add_tiles(parser)
+    add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")
     group = parser.add_argument_group("the run")
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
     group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
@@ -71,7 +72,8 @@ def run(options: argparse.Namespace) -> None:
 
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
     chosen = kernel(options.kernel)
-    problem, tiling = problem_from(options, N=256, dtype=chosen.dtypes[0]), tiling_from(options)
+    problem = problem_from(options, N=256, dtype=chosen.dtypes[0])
+    tiling = kernel_tiling(options, chosen, problem, GPUS[DEFAULT_GPU])
     text = _source(options.source)
     counted = None if options.against_gpu is None else _counted(options, chosen, problem, tiling)
     made = load(options.input, problem, seed=options.seed)

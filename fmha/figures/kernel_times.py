@@ -91,7 +91,7 @@ def kernel_times(run: Run, bars: Sequence[Bar], chosen: Entry, gpu: Gpu) -> go.F
             "<extra></extra>",
             showlegend=False,
         )
-    least = [least_time_us(run.problem, bar.dtype, gpu) for bar in bars]
+    least = [least_time_us(run.problem, bar.dtype, gpu, bar.entry.name) for bar in bars]
     fig.add_scatter(
         name="least that this GPU's peaks allow",
         x=least,

@@ -204,6 +204,6 @@ def time_all(
         if timing is None:
             wrong: str | None = "not run: the GPU's memory is too small for it beside the others"
         else:
-            wrong = implausible(problem, row.entry.dtype, device.gpu, timing.median_us)
+            wrong = implausible(problem, row.entry.dtype, device.gpu, timing.median_us, row.entry.name)
         row.entry = dataclasses.replace(row.entry, time=None if wrong else timing, absent=wrong)
         row.run = None

@@ -95,7 +95,7 @@ def _row(entry: Entry, run: Run, recording: Recording) -> list[str]:
     tiles = f"{entry.tiling[0]} x {entry.tiling[1]}" if entry.tiling else ""
     name = f"{entry.name} {entry.title}" if entry.is_kernel else entry.title
     assert entry.time is not None
-    speed, peak = tflops(run.problem, entry.time.median_us), peak_tflops(recording.device.gpu, entry.dtype)
+    speed, peak = tflops(run.problem, entry.time.median_us), peak_tflops(recording.device.gpu, entry.dtype, entry.name)
     counted, dram = requested_measured(entry), dram_measured(entry)
     return [
         name + (" (its source has changed since)" if entry.stale else ""),

@@ -83,7 +83,7 @@ def times_table(run: Run, bars: Sequence[Bar], gpu: Gpu) -> None:
     """Every time with its spread, what was not run and why, and the GPU before and after."""
     rows = []
     for bar in bars:
-        peak = peak_tflops(gpu, bar.dtype)
+        peak = peak_tflops(gpu, bar.dtype, bar.entry.name)
         moved, time = bar.entry.requested_bytes, bar.entry.time
         rows.append(
             {

@@ -24,7 +24,7 @@ LENGTHS = [
     1, 2, 3, 4, 8, 16, 31, 32, 33, 63, 64, 65, 100, 128, 200, 256, 512, 1000, 1023, 1024, 2000, 2048, 4000, 4095, 4096,
     8192, 16384,
 ]  # fmt: skip
-HEAD_DIMS = [1, 5, 8, 16, 32, 33, 63, 64, 72, 80, 96, 117, 118, 128, 192, 256, 257]
+HEAD_DIMS = [1, 5, 8, 16, 32, 33, 40, 63, 64, 72, 80, 96, 117, 118, 128, 192, 256, 257]
 TILES = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128]
 HEADS = [1, 2, 3, 4, 6, 8, 12, 16, 32]
 BATCHES = [1, 2, 3, 4, 8]
@@ -96,7 +96,8 @@ def _first(
     with above[1]:
         N = controls.slider("N", "Tokens N", options=_lengths(source), default=min(4096, source.N or 4096))
     with above[2]:
-        d = controls.slider("d", "Head dim d", options=[source.d] if source.d else HEAD_DIMS, default=source.d or 64)
+        dims = [source.d] if source.d else [d for d in HEAD_DIMS if d % chosen.d_step == 0]
+        d = controls.slider("d", "Head dim d", options=dims, default=source.d or 64)
     with above[3]:
         causal = controls.causal()
     several = len(chosen.dtypes) > 1

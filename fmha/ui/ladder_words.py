@@ -9,7 +9,7 @@ from fmha.figures.ladder_bars import NAMES
 from fmha.hardware import Gpu
 from fmha.kernels import Kernel, previous
 from fmha.ladder import TUTORIAL, Measured, Rung
-from fmha.measurement import peak_tflops
+from fmha.measurement import peak_name, peak_tflops
 from fmha.occupancy import occupancy
 from fmha.rungs import COUNTERS, Claim, Moved, Outcome, lines
 from fmha.ui.page import plain
@@ -27,12 +27,12 @@ def headline(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> str:
         return "No kernel has a time at this shape."
     top, best = max(timed, key=lambda pair: pair[0])
     start = next((speed for speed, rung in timed if rung.kernel.number == TUTORIAL), timed[0][0])
-    peak = peak_tflops(gpu, best.dtype)
+    peak = peak_tflops(gpu, best.dtype, best.kernel.number)
     text = (
         f"From {start:.3g} to {top:.3g} TFLOP/s: {best.kernel.number} ({best.kernel.name}) is "
         f"{format_ratio(top / start)} as fast as the tutorial's kernel"
     )
-    text += f", {percent(top / peak)} of the {best.dtype} peak" if peak else ""
+    text += f", {percent(top / peak)} of {peak_name(gpu, best.dtype, best.kernel.number)}" if peak else ""
     beside = compared(top, best.dtype, peers)
     return f"{text}; {beside}." if beside else f"{text}."
 

@@ -19,7 +19,7 @@ from fmha.figures.byte_levels import (
 from fmha.figures.kernel_times import Bar
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS, SECTOR, Launch
-from fmha.measurement import Entry, Run, peak_tflops, tflops
+from fmha.measurement import Entry, Run, peak_name, peak_tflops, tflops
 from fmha.memory import hbm_held
 from fmha.occupancy import Occupancy
 from fmha.problem import Problem
@@ -75,8 +75,9 @@ def headline(entry: Entry, problem: Problem, gpu: Gpu) -> str:
     """Time, speed and share of the peak in one sentence."""
     if entry.time is None:
         return "This run has no time."
-    speed, peak = tflops(problem, entry.time.median_us), peak_tflops(gpu, entry.dtype)
-    share = f", {percent(speed / peak)} of the {entry.dtype} peak of the {said(gpu.name, 60)}" if peak else ""
+    speed, peak = tflops(problem, entry.time.median_us), peak_tflops(gpu, entry.dtype, entry.name)
+    of = f"{peak_name(gpu, entry.dtype, entry.name)} of the {said(gpu.name, 60)}"
+    share = f", {percent(speed / peak)} of {of}" if peak else ""
     return f"{_name(entry)} takes {format_time_us(entry.time.median_us)}: {speed:.3g} TFLOP/s{share}."
 
 

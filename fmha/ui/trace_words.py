@@ -131,11 +131,15 @@ def arithmetic(lines: Sequence[LineFlops]) -> str:
 
 
 def where(request: Request) -> str:
-    """The array of a request, with the head of a tensor: "`Q`, head 1"."""
+    """The array of a request, with the head of a tensor or the place of a tile: "`Q`, head 1", "`Kj`, place 2 of 2"."""
     name = f"`{request.array}`" if request.array != "?" else "no array"
     element = next((e for e in map(request.element, range(32)) if e is not None), None)
     if element is None or len(element) < 3:
         return name
+    if request.space == "shared":
+        # A tile that lies there more than once: elements are counted by what a lane asks for, so look at the bytes.
+        offset = next(o for o in request.offsets if o is not None and 0 <= o < request.size)
+        return f"{name}, place {offset * request.shape[0] // request.size + 1} of {request.shape[0]}"
     heads = request.shape[1] > 1
     return f"{name}, head {element[1]}" if heads else name
 

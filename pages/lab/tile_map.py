@@ -123,7 +123,7 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
     if not cell.runs:
         asked = closed_form(p, cell.tiling, "q-outer").requested_bytes
         st.warning(
-            f"**Cannot be, by {cell.need.why_not}:** {plain(cell.need.sentence)}. It would request "
+            f"**Cannot be, by {cell.need.why_not}:** {plain(cell.need.sentence.rstrip('.'))}. It would request "
             f"{format_bytes(asked)}."
         )
         return

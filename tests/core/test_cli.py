@@ -393,3 +393,12 @@ def test_starts_without_heavy_modules() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stderr.split()}
     assert "numpy" in loaded and not {"torch", "plotly", "streamlit", "pandas", "pycuda"} & loaded
+
+
+def test_tiles_that_were_left_out_are_some_that_the_kernel_can_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", "--kernel", "12", "--N", "256"]) == 0
+    assert "Br=128" in capsys.readouterr().out
+    assert main(["kernels", "--kernel", "02", "--N", "256"]) == 0
+    assert "Br=32 Bc=32" in capsys.readouterr().out
+    assert main(["kernels", "--kernel", "12", "--N", "256", "--gpu", "MI300X"]) == 2
+    assert "choose an NVIDIA GPU." in capsys.readouterr().err

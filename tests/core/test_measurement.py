@@ -196,6 +196,9 @@ def test_b08_times_that_cannot_be_are_refused() -> None:
     assert implausible(p, "fp32", gpu, least * 1.01) is None
     for time in (0.0, -1.0, math.nan, math.inf, least / 2):
         assert implausible(p, "fp32", gpu, time) is not None
+    third = least_time_us(p, "fp32", gpu, "13")  # three products on tensor cores: the fp32 units are no limit of it
+    assert third == pytest.approx(4 * 16 * 4096**2 * 64 / (494.5e6 / 3))
+    assert implausible(p, "fp32", gpu, third * 1.01, "13") is None and implausible(p, "fp32", gpu, third * 1.01)
     small = Problem(B=64, H=16, N=64)
     assert least_time_us(small, "bf16", gpu) == pytest.approx(3 * 64 * 16 * 64 * 64 * 2 / 4800 / 1e3)
 

@@ -59,7 +59,7 @@ def test_times_are_the_entries(made: Recording) -> None:
         assert (x + up, x - down) == pytest.approx((time.p90_us, time.p10_us))
     assert [bar.dtype for bar in bars] == ["fp32"] * 4 + ["bf16"], "the fair comparison comes first"
     least = next(t for t in fig.data if t.type == "scatter")
-    assert list(least.x) == [least_time_us(run.problem, bar.dtype, made.device.gpu) for bar in bars]
+    assert list(least.x) == [least_time_us(run.problem, bar.dtype, made.device.gpu, bar.entry.name) for bar in bars]
 
 
 def test_a_wrong_result_has_no_bar() -> None:

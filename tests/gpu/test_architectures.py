@@ -43,4 +43,4 @@ def test_an_older_gpu_is_told_in_one_sentence(chosen: Kernel) -> None:
             assert said is None or "compute capability" not in said
         else:
             assert said is not None and f"needs an NVIDIA GPU of compute capability {chosen.compute}" in said, key
-            assert gpu.name in said and "choose kernel" in said
+            assert gpu.name in said and ("choose kernel" if gpu.is_cuda else "choose an NVIDIA GPU") in said
