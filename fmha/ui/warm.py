@@ -31,6 +31,8 @@ def warm_up() -> None:
     import plotly.graph_objects as go
 
     go.Figure(go.Scatter(x=[0, 1], y=[0, 1])).to_json()  # Plotly loads its validators on the first figure
+    # Streamlit imports pandas with the first table; a chart that another visitor draws meanwhile would find half of it.
+    importlib.import_module("pandas")
     for name in page_modules():
         importlib.import_module(name)
     gc.collect()
