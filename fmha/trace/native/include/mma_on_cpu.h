@@ -13,29 +13,29 @@ static inline __attribute__((no_sanitize("thread"))) float widen(uint16_t bits) 
     else if (exponent) u = sign | (exponent + 112) << 23 | mantissa << 13;
     else {
         float f = (float)mantissa * 5.9604644775390625e-8f;  // 2^-24
-        memcpy(&u, &f, 4);
+        __builtin_memcpy(&u, &f, 4);
         u |= sign;
     }
 #else
     const uint32_t u = (uint32_t)bits << 16;
 #endif
     float f;
-    memcpy(&f, &u, 4);
+    __builtin_memcpy(&f, &u, 4);
     return f;
 }
 static inline __attribute__((no_sanitize("thread"))) uint16_t narrow(float f) {
     uint32_t u;
-    memcpy(&u, &f, 4);
+    __builtin_memcpy(&u, &f, 4);
 #if HALF
     const uint32_t sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
     if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00);
     if (rest >= 0x477ff000u) return (uint16_t)(sign | 0x7c00);
     if (rest < 0x38800000u) {  // subnormal: add 0.5, whose last place is 2^-24
         float g;
-        memcpy(&g, &rest, 4);
+        __builtin_memcpy(&g, &rest, 4);
         g += 0.5f;
         uint32_t v;
-        memcpy(&v, &g, 4);
+        __builtin_memcpy(&v, &g, 4);
         return (uint16_t)(sign | (v - 0x3f000000u));
     }
     const uint32_t v = rest - 0x38000000u;
@@ -76,7 +76,7 @@ __attribute__((no_sanitize("thread"))) static void mma_together(void** lanes) {
 static inline __attribute__((no_sanitize("thread"))) float cut(unsigned u) {
     float f;
     u &= 0xffffe000u;
-    memcpy(&f, &u, 4);
+    __builtin_memcpy(&f, &u, 4);
     return f;
 }
 __attribute__((no_sanitize("thread"))) static void mma_tf32_together(void** lanes) {
@@ -121,7 +121,7 @@ static FMHA_INLINE void matrices(unsigned (&to)[4], const uint4* row, bool is_tr
     Matrices m;
     m.to = to;
     m.is_transposed = is_transposed;
-    memcpy((void*)m.row, (const void*)&mine, 16);
+    __builtin_memcpy((void*)m.row, (const void*)&mine, 16);
     fmha_warp_do(&spread_matrices, &m, line);
 }
 }  // namespace fmha
