@@ -87,6 +87,18 @@ def rungs(recordings: Iterable[Recording], N: int, d: int, causal: Causal | None
     return made
 
 
+def recorded_at(recordings: Iterable[Recording], dtype: str) -> list[tuple[int, int, Causal | None]]:
+    """The shapes (N, d, mask) of the ladder at which a kernel has a time in `dtype`, in order."""
+    recordings = tuple(recordings)
+    return [
+        (N, d, causal)
+        for N in LENGTHS
+        for d in DIMS
+        for causal in MASKS
+        if any(r.dtype == dtype and r.tflops is not None for r in rungs(recordings, N, d, causal, dtype))
+    ]
+
+
 def counted(recordings: Iterable[Recording], d: int, dtype: str) -> list[Rung]:
     """All kernels at the length and without the mask at which counters are read. A 16-bit kernel that was counted in
     the other 16-bit dtype stands there with that: it moves the same bytes by the same instructions."""
@@ -160,6 +172,7 @@ __all__ = [
     "counted",
     "peers",
     "problem",
+    "recorded_at",
     "run_of",
     "rungs",
     "shipped",

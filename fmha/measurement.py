@@ -30,6 +30,7 @@ FORMAT = 1
 MAX_FILE_BYTES = 16 << 20
 MAX_ROWS = 1 << 26  # B x Nq of a problem in a file
 MAX_ENTRIES = 100  # of a run: each is a bar of a figure
+MAX_WARPS = 16  # of a scheduler, on any GPU
 MAX_MAP_SIDE = 64  # cells of an error map along a side; a bench makes half as many
 SHIPPED = Path(__file__).resolve().parent / "recorded" / "measurements"
 _TOO_FAST = 0.95  # of the least time that peaks allow: clocks can exceed the data sheet's by a little
@@ -176,15 +177,34 @@ class Run:
         return next((e for e in same if dtype in (None, e.dtype)), None)
 
 
+MMA_DTYPES = ("bf16", "fp16", "tf32")  # of mma.sync, as this app uses it
+
+
+@dataclass(frozen=True)
+class MmaPeak:
+    """What `mma.sync` alone reaches, from registers: TFLOP/s by dtype with one, two, ... warps a scheduler. state: the
+    GPU right after."""
+
+    tflops: dict[str, tuple[float, ...]]
+    made: str
+    state: State = State()
+
+    def best(self, dtype: str) -> float | None:
+        """The most in a dtype; None where it was not measured."""
+        return max(self.tflops.get(dtype, ()), default=None)
+
+
 @dataclass(frozen=True)
 class Recording:
-    """Runs on one device. made: the time of the first, in UTC, ISO 8601."""
+    """Runs on one device. made: the time of the first, in UTC, ISO 8601. mma_sync_peak: a ceiling of this device for
+    kernels that use this instruction; None: not measured."""
 
     device: Device
     made: str
     runs: tuple[Run, ...]
     program: str = ""
     format: int = FORMAT
+    mma_sync_peak: MmaPeak | None = None
 
     def to_json(self) -> str:
         """The recording as text, one run a line."""
@@ -342,6 +362,12 @@ def _sane(recording: Recording) -> None:
     for name, value in dataclasses.asdict(facts).items():
         if not isinstance(value, str) and not value > 0:
             _wrong(f"recording.device.facts.{name}", "above 0")
+    for name, speeds in recording.mma_sync_peak.tflops.items() if recording.mma_sync_peak else ():
+        where = f"recording.mma_sync_peak.tflops.{name[:20]}"
+        if name not in MMA_DTYPES:
+            _wrong(where, f"one of {', '.join(MMA_DTYPES)}")
+        if not (1 <= len(speeds) <= MAX_WARPS and all(math.isfinite(x) and x > 0 for x in speeds)):
+            _wrong(where, f"a list of 1 to {MAX_WARPS} positive numbers")
     for i, run in enumerate(recording.runs):
         if run.problem.B * run.problem.Nq > MAX_ROWS:
             _wrong(f"recording.runs[{i}].problem", f"of at most {MAX_ROWS:,} rows")

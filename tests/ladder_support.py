@@ -10,7 +10,7 @@ from fmha.check import Check
 from fmha.hardware import DriverFacts
 from fmha.kernels import KERNELS, kernel
 from fmha.ladder import PEERS
-from fmha.measurement import Build, Device, Entry, FunctionUse, Recording, Run, Timing, useful_flops
+from fmha.measurement import Build, Device, Entry, FunctionUse, MmaPeak, Recording, Run, Timing, useful_flops
 
 FACTS = DriverFacts(
     "NVIDIA H200", "9.0", 132, 1_980_000, 3_201_000, 6144, 60 << 20, 140 << 30, 233_472, 232_448, 2048, 1024, 32, 65_536
@@ -21,6 +21,7 @@ RIGHT = Check(
 # TFLOP/s, made up; 16-bit kernels get more below.
 SPEEDS = {"01": 5.0, "02": 0.9, "03": 5.0, "04": 7.0, "05": 9.0, "06": 30.0, "torch-eager": 12.0, "sdpa-math": 11.0,
           "sdpa-efficient": 35.0, "sdpa-flash": 300.0, "sdpa-cudnn": 470.0, "fa3": 480.0}  # fmt: skip
+PEAK = MmaPeak({"bf16": (480.0, 580.0), "fp16": (481.0, 581.0), "tf32": (240.0, 290.0)}, "2026-11-30T00:00:00+00:00")
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 COUNTS = {"02": 4.83e6, "03": 0.766e6, "04": 0.576e6, "05": 0.405e6, "06": 0.105e6}
 
@@ -122,6 +123,8 @@ class FakeService:
             return FakeTicket({"device": Device(FACTS, "580.1", "13.0")})
         if op == "prepare":
             return FakeTicket({"compiled": len(payload["builds"])})
+        if op == "mma_peak":
+            return FakeTicket({"peak": PEAK})
         return FakeTicket({"recording": recording(self.answer(payload))})
 
     def answer(self, payload: Any) -> Run:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha import FmhaError, Problem, Tiling
-from fmha.cli import ladder
+from fmha.cli import ladder, peak
 from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
 from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, kernel_tiling, one_of_each, problem_from, whole
 from fmha.errors import GpuError
@@ -34,6 +34,7 @@ examples:
   python -m fmha bench --sweep --counters --out h200.json
   python -m fmha bench --timestamps --N 1024 --H 16 --d 64 --out timeline.npz
   python -m fmha bench --ladder --counters --out ladder.json
+  python -m fmha bench --peak --out ladder.json
 """
 SWEEP_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SWEEP_DIMS = (64, 128)
@@ -73,6 +74,7 @@ def add_to(commands: Any) -> None:
         "causal and not; --N, --d and --causal narrow it",
     )
     ladder.add_options(parser)
+    peak.add_options(parser)
     group = parser.add_argument_group("the recording")
     group.add_argument("--out", metavar="FILE", help="where to write it (default: a name made of GPU and date)")
     group.add_argument("--json", action="store_true", help="print it, and write a file only with --out")
@@ -87,11 +89,15 @@ def run(options: argparse.Namespace) -> None:
     check_whole("repeats", options.repeats, 1, 10_000, FmhaError)
     check_whole("seed", options.seed, 0, 2**32 - 1, FmhaError)
     _check_out(options.out)
+    if options.peak:
+        peak.run(options)
+        return
     if options.ladder:
         write(ladder.record(options), options)
         return
-    if options.tune is not None:
-        raise FmhaError("--tune is for --ladder: add that, or leave out --tune.")
+    for name in ("tune", "longest"):
+        if getattr(options, name) is not None:
+            raise FmhaError(f"--{name} is for --ladder: add that, or leave out --{name}.")
     one_of_each(options, "--ladder")
     if options.sweep:
         _check_sweep(options)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmha import FmhaError, Problem, Tiling, best_tiles
+from fmha.cli import peak
 from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
 from fmha.cli.options import SHAPE, Parser, real
 from fmha.errors import GpuError
@@ -54,8 +55,8 @@ def add_options(parser: Parser) -> None:
         "the app uses)",
     )  # fmt: skip
     group.add_argument(
-        "--longest", type=real, default=LONGEST_S, metavar="S",
-        help=f"leave out what would take longer for one execution (default {LONGEST_S:g} s)",
+        "--longest", type=real, metavar="S",
+        help=f"with --ladder: leave out what would take longer for one execution (default {LONGEST_S:g} s)",
     )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ def record(options: argparse.Namespace) -> Recording:
         FmhaError: options that it would not heed. GpuError: no GPU, or nothing that could be measured.
     """
     _check(options)
-    shapes = list(asked_shapes(options))
+    shapes, longest_s = list(asked_shapes(options)), _longest_s(options)
     need_gpu(options.device)
     from fmha.gpu.service import GpuService
 
@@ -106,7 +107,7 @@ def record(options: argparse.Namespace) -> Recording:
         wait(service, "prepare", {"builds": builds}, _PREPARE_LIMIT_S, "kernels")
         recordings, speeds = [], _Speeds()
         for index, shape in enumerate(shapes):
-            payload = request(options, shape, gpu, speeds.too_long(shape, options.longest))
+            payload = request(options, shape, gpu, speeds.too_long(shape, longest_s))
             title = f"[{index + 1}/{len(shapes)}] {title_of(payload)} {shape.dtype}"
             try:
                 recordings.append(wait(service, "ladder", payload, options.timeout, title)["recording"])
@@ -119,11 +120,22 @@ def record(options: argparse.Namespace) -> Recording:
             speeds.add(recordings[-1])
             say("\n".join([title, *table(recordings[-1])]))
             _keep(joined(recordings), options)
-    if not recordings:
-        raise GpuError("nothing was measured, so there is nothing to record.")
+        if not recordings:
+            raise GpuError("nothing was measured, so there is nothing to record.")
+        whole = _with_peak(joined(recordings), service)
     say(f"{len(recordings)} problems in {time.monotonic() - begun:.0f} s")
-    whole = joined(recordings)
     return _counted(whole, options) if options.counters else whole
+
+
+def _with_peak(recording: Recording, service: Any) -> Recording:
+    """The recording with the ceiling of mma.sync, where this GPU has one."""
+    try:
+        return replace(recording, mma_sync_peak=peak.measured(service))
+    except FmhaError as error:
+        say(f"recorded without the peak of mma.sync: {error}")
+    except KeyboardInterrupt:
+        say("interrupted: recorded without the peak of mma.sync")
+    return recording
 
 
 def _keep(recording: Recording, options: argparse.Namespace) -> None:
@@ -141,8 +153,12 @@ def _check(options: argparse.Namespace) -> None:
     given += ["--input"] if options.input != "random" else []
     if given:
         raise FmhaError(f"--ladder chooses {', '.join(given)} itself: leave that out, or leave out --ladder.")
-    if not options.longest > 0:  # nor NaN
+    if not _longest_s(options) > 0:  # nor NaN
         raise FmhaError(f"longest={options.longest:g} leaves nothing to run: give some seconds, such as 1.")
+
+
+def _longest_s(options: argparse.Namespace) -> float:
+    return LONGEST_S if options.longest is None else float(options.longest)
 
 
 def asked_shapes(options: argparse.Namespace) -> Iterator[Problem]:

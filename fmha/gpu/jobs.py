@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fmha.errors import GpuError
-from fmha.gpu import counters, ladder
+from fmha.gpu import counters, ladder, mma_peak
 from fmha.gpu.bench import Report, Request, bench
 from fmha.gpu.device import GpuDevice
 from fmha.gpu.stamping import stamp
@@ -70,6 +70,11 @@ def prepare_ladder(payload: Mapping[str, Any], report: Report) -> dict[str, Any]
     return ladder.prepare(device(), payload, report)
 
 
+def measure_mma_peak(_payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """What mma.sync alone reaches."""
+    return {"peak": mma_peak.measure(device(), report)}
+
+
 OPS: dict[str, Callable[[Mapping[str, Any], Report], Any]] = {
     "describe": describe,
     "bench": run_bench,
@@ -77,4 +82,5 @@ OPS: dict[str, Callable[[Mapping[str, Any], Report], Any]] = {
     "stamps": record_stamps,
     "ladder": measure_ladder,
     "prepare": prepare_ladder,
+    "mma_peak": measure_mma_peak,
 }

@@ -40,6 +40,7 @@ def ladder_tables(recordings: Iterable[Recording]) -> str:
         f"TFLOP/s, forward, N = {COUNTED_AT:,}, {ladder.TOKENS:,} tokens in all, hidden size {ladder.HIDDEN:,}; "
         f"{device.facts.name}, driver {device.driver}{torch}, {when}. Medians; all of one dtype timed in turns.",
         "\n".join(_climb(known)),
+        *_ceiling(made[0].recording),
         "The fastest 16-bit kernel (bf16) beside torch's FlashAttention-2, its cuDNN, and FlashAttention-3 at the same "
         "shapes: its number, and how many times as fast.",
         "\n".join(_ratios(known)),
@@ -72,6 +73,14 @@ def _climb(known: tuple[Recording, ...]) -> list[str]:
             if any(m is not None and m.tflops is not None for m in found):
                 rows.append(f"| | {_NAMES[name]} | {dtype} | {' | '.join(_speed(m) for m in found)} |")
     return rows
+
+
+def _ceiling(recording: Recording) -> list[str]:
+    """What mma.sync alone reaches, where the recording has it."""
+    peak = recording.mma_sync_peak
+    speeds = ", ".join(f"{name} {best:.3g}" for name in peak.tflops if (best := peak.best(name))) if peak else ""
+    text = f"`mma.sync` alone, from registers, the ceiling of kernels 08 to 13 (`bench --peak`), TFLOP/s: {speeds}."
+    return [text] if speeds else []
 
 
 def _speed(measured: Measured | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fmha.figures.ladder_bars import NAMES
@@ -11,6 +11,7 @@ from fmha.kernels import Kernel, previous
 from fmha.ladder import TUTORIAL, Measured, Rung
 from fmha.measurement import peak_name, peak_tflops
 from fmha.occupancy import occupancy
+from fmha.problem import Causal
 from fmha.rungs import COUNTERS, Claim, Moved, Outcome, lines
 from fmha.ui.page import plain
 from fmha.ui.sentences import one_line, percent, said
@@ -20,21 +21,58 @@ _COUNTERPARTS = ("sdpa-flash", "sdpa-cudnn", "fa3")  # of the 16-bit kernels; of
 VERDICTS = {True: "✔ confirmed", False: "✘ not confirmed", None: "? not measured"}
 
 
-def headline(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> str:
-    """The climb in one sentence."""
+def headline(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, dtype: str) -> str:
+    """The climb in one sentence; where nothing of `dtype` has a time, it says which one it is about."""
     timed = [(speed, rung) for rung in rungs if (speed := rung.tflops) is not None]
     if not timed:
         return "No kernel has a time at this shape."
     top, best = max(timed, key=lambda pair: pair[0])
     start = next((speed for speed, rung in timed if rung.kernel.number == TUTORIAL), timed[0][0])
     peak = peak_tflops(gpu, best.dtype, best.kernel.number)
+    begin = "From" if any(rung.dtype == dtype for _, rung in timed) else f"In {best.dtype}, from"
     text = (
-        f"From {start:.3g} to {top:.3g} TFLOP/s: {best.kernel.number} ({best.kernel.name}) is "
+        f"{begin} {start:.3g} to {top:.3g} TFLOP/s: {best.kernel.number} ({best.kernel.name}) is "
         f"{format_ratio(top / start)} as fast as the tutorial's kernel"
     )
     text += f", {percent(top / peak)} of {peak_name(gpu, best.dtype, best.kernel.number)}" if peak else ""
     beside = compared(top, best.dtype, peers)
     return f"{text}; {beside}." if beside else f"{text}."
+
+
+def elsewhere(rungs: Sequence[Rung], dtype: str, shapes: Sequence[tuple[int, int, Causal | None]]) -> str | None:
+    """Where kernels were recorded in `dtype`, if none was at this shape. shapes: those at which some were."""
+    if any(rung.dtype == dtype and rung.tflops is not None for rung in rungs):
+        return None
+    if not shapes:
+        return f"No kernel is recorded in {dtype}: choose another data type, or record it with `bench --ladder`."
+    lengths, dims, masks = (list(dict.fromkeys(column)) for column in zip(*shapes, strict=True))
+    with_mask = " with and without the causal mask" if len(masks) == 2 else " with the causal mask" if masks[0] else ""
+    return (
+        f"No kernel is recorded in {dtype} at this shape. In {dtype} there are recordings at N = "
+        f"{_listed(f'{N:,}' for N in lengths)}, d = {_listed(map(str, dims))},{with_mask or ' without a mask'}: "
+        "choose one of these, or another data type."
+    )
+
+
+def _listed(parts: Iterable[str]) -> str:
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def ceiling(measured: Measured, dtypes: Sequence[str], gpu: Gpu) -> str | None:
+    """What mma.sync alone reaches on that device in each dtype, as recorded beside the rungs; None where it is not."""
+    peak = measured.recording.mma_sync_peak
+    if peak is None:
+        return None
+    named = dict.fromkeys("tf32" if dtype == "fp32" else dtype for dtype in dtypes)
+    parts = []
+    for dtype in sorted(named, key=lambda name: name == "tf32"):
+        best, of = peak.best(dtype), gpu.tf32_tflops if dtype == "tf32" else peak_tflops(gpu, dtype)
+        if best is not None:
+            parts.append(f"{best:,.3g} TFLOP/s in {dtype}" + (f" ({percent(best / of)} of the peak)" if of else ""))
+    if not parts:
+        return None
+    return f"[[mma.sync]], the instruction of kernels 08 to 13, alone and from registers: {', '.join(parts)}."
 
 
 def compared(speed: float, dtype: str, peers: Sequence[Measured]) -> str:
@@ -203,10 +241,12 @@ def label(chosen: Kernel) -> str:
 __all__ = [
     "VERDICTS",
     "absent",
+    "ceiling",
     "claim_line",
     "compared",
     "costs",
     "counter_rows",
+    "elsewhere",
     "headline",
     "label",
     "provenance",

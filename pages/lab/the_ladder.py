@@ -78,9 +78,9 @@ def gpu_of(steps: Sequence[Rung]) -> Gpu:
     return next((s.measured.recording.device.gpu for s in steps if s.measured), GPUS[DEFAULT_GPU])
 
 
-def climb(steps: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, chosen: Kernel, is_log: bool) -> None:
+def climb(steps: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, chosen: Kernel, dtype: str, is_log: bool) -> None:
     """The bars, and the table behind them."""
-    st.subheader(ladder_words.headline(steps, peers, gpu), anchor=False)
+    st.subheader(ladder_words.headline(steps, peers, gpu, dtype), anchor=False)
     named = "; ".join(f"{s.kernel.number} {s.kernel.name} {s.tflops:.3g}" for s in steps if s.tflops)
     charts.show(
         ladder_bars(steps, peers, gpu, chosen.number, is_log=is_log), key="bars",
@@ -92,6 +92,8 @@ def climb(steps: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, chosen: Ke
     first = next((s.measured for s in steps if s.measured), None)
     if first is not None:
         st.markdown(ladder_words.provenance(first).replace(f" · source {first.entry.source_hash}", ""))
+        if told := ladder_words.ceiling(first, [s.dtype for s in steps], gpu):
+            prose(told)
     old = [s.kernel.number for s in steps if s.measured and s.measured.entry.stale]
     if old:
         st.warning(
@@ -250,7 +252,9 @@ def main() -> None:
             hidden=f"{HIDDEN:,}", recording=said(opened, 60) if opened else "shipped",
         )  # fmt: skip
         if any(s.measured for s in steps):
-            climb(steps, peers, gpu, chosen, is_log)
+            if told := ladder_words.elsewhere(steps, dtype, ladder.recorded_at(known, dtype)):
+                st.info(told)
+            climb(steps, peers, gpu, chosen, dtype, is_log)
         else:
             st.info(
                 "This shape was not recorded: choose another, or record it with `python -m fmha bench --ladder` on a "

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from fmha import ladder, rungs
 from fmha.kernels import KERNELS
 from fmha.measurement import Recording
-from tests.ladder_support import ladder_recording, speed
+from tests.ladder_support import PEAK, ladder_recording, speed
 
 PAGE = Path(__file__).resolve().parents[2] / "pages" / "lab" / "the_ladder.py"
 EVERYTHING = ladder_recording([ladder.problem(4096, 64, None, dtype) for dtype in ("fp32", "bf16", "fp16")])
@@ -96,3 +96,25 @@ def test_fp32_alone(shipped: Callable[..., None]) -> None:
     shipped(EVERYTHING)
     rows = opened(dtype="fp32").dataframe[0].value
     assert list(rows["rung"]) == [f"{k.number} {k.name}" for k in KERNELS.values() if "fp32" in k.dtypes]
+
+
+def test_a_dtype_that_was_not_recorded_at_a_length_is_said(shipped: Callable[..., None]) -> None:
+    """fp32 is at two lengths, fp16 at one: the headline of the other length is not mistaken for fp16's."""
+    shapes = [ladder.problem(N, 64) for N in (4096, 8192)] + [ladder.problem(4096, 64, None, "fp16")]
+    shipped(ladder_recording(shapes))
+    at = opened(N="8192", dtype="fp16")
+    assert at.subheader[0].value.startswith("In fp32, from 0.9 to ")
+    assert "in fp16 at this shape" in at.info[0].value and "at N = 4,096, d = 64, without a mask" in at.info[0].value
+    at = opened(N="4096", dtype="fp16")
+    assert at.subheader[0].value.startswith("From 0.9 to ") and not at.info
+    at = opened(N="4096", dtype="bf16")
+    assert "No kernel is recorded in bf16: choose another" in at.info[0].value
+
+
+def test_what_mma_sync_alone_reaches_is_shown_where_it_is_recorded(shipped: Callable[..., None]) -> None:
+    shipped(EVERYTHING)
+    assert "alone and from registers" not in said(opened())
+    shipped(dataclasses.replace(EVERYTHING, mma_sync_peak=PEAK))
+    text = said(opened())
+    assert "580 TFLOP/s in bf16 (59 % of the peak), 290 TFLOP/s in tf32 (59 % of the peak)" in text
+    assert "581 TFLOP/s in fp16" in said(opened(dtype="fp16"))

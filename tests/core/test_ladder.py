@@ -139,7 +139,7 @@ def test_the_whole_ladder_is_recorded(capsys: pytest.CaptureFixture[str], servic
     )
     assert long.entry("03").time is not None  # type: ignore[union-attr]
     ops = [op for op, _ in service.asked]
-    assert ops[:2] == ["describe", "prepare"] and set(ops[2:]) == {"ladder"}
+    assert ops[:2] == ["describe", "prepare"] and set(ops[2:-1]) == {"ladder"} and ops[-1] == "mma_peak"
     built = {(k, p.d, p.dtype) for k, p, _ in service.asked[1][1]["builds"]}
     assert len(built) == sum(2 * len(set(k.dtypes)) for k in KERNELS.values())
 
@@ -185,6 +185,10 @@ def test_tuning_keeps_the_order_of_tiles(
         ("bench --ladder --d 0", "d=0 is out of range"),
         ("bench --ladder --dtype int8", "dtype='int8' is not offered"),
         ("bench --tune", "--tune is for --ladder"),
+        ("bench --longest 2", "--longest is for --ladder"),
+        ("bench --peak --ladder --N 64", "--peak has no use for --N, --ladder"),
+        ("bench --peak --longest 0", "--peak has no use for --longest"),
+        ("bench --peak --out not-there.json", "not-there.json does not exist, and --peak adds to a recording"),
     ],
 )
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fmha.kernels import KERNELS
 from fmha.ladder import shipped
 from fmha.recorded import make_tables
 from fmha.recorded.make_tables import BEGIN, END, NOTHING, README, block, ladder_tables
-from tests.ladder_support import ladder_recording, speed
+from tests.ladder_support import PEAK, ladder_recording, speed
 
 
 def test_the_readme_is_up_to_date() -> None:
@@ -46,6 +47,13 @@ def test_the_tables_hold_the_numbers_of_the_recording() -> None:
                 rest = lines[at_line:]
                 table = rest[: next((i for i, x in enumerate(rest) if not x.startswith("|")), len(rest))]
                 assert len({row.count("|") for row in table}) == 1
+
+
+def test_what_mma_sync_alone_reaches_is_told_where_it_is_recorded() -> None:
+    whole = ladder_recording([ladder.problem(4096, 64, None, dtype) for dtype in ("fp32", "bf16")])
+    assert "alone" not in ladder_tables((whole,))
+    text = ladder_tables((dataclasses.replace(whole, mma_sync_peak=PEAK),))
+    assert "(`bench --peak`), TFLOP/s: bf16 580, fp16 581, tf32 290." in text
 
 
 def test_nothing_recorded_is_a_sentence() -> None:
