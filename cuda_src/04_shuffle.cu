@@ -3,6 +3,7 @@
 // Where:    all tiles, Sij, the accumulator Oi and the statistics in SMEM; Q is read once, K and V once for each block.
 // Run:      python -m fmha bench --kernel 04 --N 4096 --d 64 --H 16 --Br 32 --Bc 32
 #include "common.cuh"
+#include "strides.cuh"
 
 extern "C" __global__ void __launch_bounds__(BR * BC)
 shuffle(const float* Q,        // [B, H, Nq, d]
@@ -17,7 +18,8 @@ shuffle(const float* Q,        // [B, H, Nq, d]
         int Nk,
         int d,
         float scale,
-        int causal_offset) {
+        int causal_offset,
+        const long long* strides) {  // [4, 3], or null: dense
     constexpr int Br = BR, Bc = BC, threads = Br * Bc;
     const int pitch = d | 1;      // floats from row to row of Qi and Kj: lanes a row apart are a bank apart
     extern __shared__ float smem[];
@@ -34,14 +36,17 @@ shuffle(const float* Q,        // [B, H, Nq, d]
     const int Tr = (Nq + Br - 1) / Br;
     const int i = blockIdx.x % Tr;
     const long long bh = blockIdx.x / Tr;
-    const long long bhk = bh / H * Hk + bh % H / (H / Hk);  // query head h reads K/V head h / (H / Hk)
+    const int b = int(bh / H), h = int(bh % H), hk = h / (H / Hk);  // query head h reads K/V head hk
     const int tid = threadIdx.x, lane = tid % 32, s_row = tid / Bc, s_col = tid % Bc;
     const int first_row = i * Br, rows = min(Br, Nq - first_row);
     const Keys keys = real_keys(key_range, int(bh / H), Nk);
-    const long long q_off = (bh * Nq + first_row) * d;
+    const Strides of_q = strides_of(strides, 0, H, Nq, d), of_o = strides_of(strides, 3, H, Nq, d);
+    const Strides of_k = strides_of(strides, 1, Hk, Nk, d), of_v = strides_of(strides, 2, Hk, Nk, d);
+    const float* Q_tile = Q + b * of_q.b + h * of_q.h + first_row * of_q.n;
+    float* O_tile = O + b * of_o.b + h * of_o.h + first_row * of_o.n;
 
     // Qi = Q tile, Oi = 0, li = 0, mi = -inf
-    for (int e = tid; e < rows * d; e += threads) Qi[e / d * pitch + e % d] = Q[q_off + e];
+    for (int e = tid; e < rows * d; e += threads) Qi[e / d * pitch + e % d] = Q_tile[e / d * of_q.n + e % d];
     for (int e = tid; e < Br * d; e += threads) Oi[e] = 0.0f;
     if (tid < Br) {
         li[tid] = 0.0f;
@@ -53,10 +58,11 @@ shuffle(const float* Q,        // [B, H, Nq, d]
     for (int j = keys.first / Bc; j * Bc < end && keys.first < end; ++j) {
         // Kj, Vj = K tile, V tile: the real keys from c_first to c_end
         const int c_first = max(keys.first - j * Bc, 0), c_end = min(keys.end - j * Bc, Bc);
-        const long long kv_off = (bhk * Nk + (long long)j * Bc) * d;
+        const float* K_tile = K + b * of_k.b + hk * of_k.h + j * Bc * of_k.n;
+        const float* V_tile = V + b * of_v.b + hk * of_v.h + j * Bc * of_v.n;
         for (int e = c_first * d + tid; e < c_end * d; e += threads) {
-            Kj[e / d * pitch + e % d] = K[kv_off + e];
-            Vj[e] = V[kv_off + e];
+            Kj[e / d * pitch + e % d] = K_tile[e / d * of_k.n + e % d];
+            Vj[e] = V_tile[e / d * of_v.n + e % d];
         }
         __syncthreads();  // write before read: Kj, Vj were filled by all threads
 
@@ -107,7 +113,7 @@ shuffle(const float* Q,        // [B, H, Nq, d]
     // O = O / l, only after the last tile; a row that saw no key is 0
     for (int e = tid; e < rows * d; e += threads) {
         const float l = li[e / d];
-        O[q_off + e] = l > 0.0f ? Oi[e] / l : 0.0f;
+        O_tile[e / d * of_o.n + e % d] = l > 0.0f ? Oi[e] / l : 0.0f;
     }
     // LSE = m + ln l
     if (LSE != nullptr && tid < rows)

@@ -3,6 +3,7 @@
 // Where:    all tiles, Sij, the accumulator Oi and the statistics in SMEM; Q is read once, K and V once for each block.
 // Run:      python -m fmha bench --kernel 05 --N 4096 --d 64 --H 16 --Br 32 --Bc 32
 #include "common.cuh"
+#include "strides.cuh"
 
 extern "C" __global__ void __launch_bounds__(BR * BC)
 float4s(const float* Q,        // [B, H, Nq, d]
@@ -17,7 +18,8 @@ float4s(const float* Q,        // [B, H, Nq, d]
         int Nk,
         int d,
         float scale,
-        int causal_offset) {
+        int causal_offset,
+        const long long* strides) {  // [4, 3], or null: dense
     constexpr int Br = BR, Bc = BC, threads = Br * Bc;
     const int d4 = d / 4;         // float4s in a row of Vj and Oi
     const int pitch = d4 | 1;     // float4s from row to row of Qi and Kj: 8 lanes a row apart meet all 32 banks
@@ -35,15 +37,18 @@ float4s(const float* Q,        // [B, H, Nq, d]
     const int Tr = (Nq + Br - 1) / Br;
     const int i = blockIdx.x % Tr;
     const long long bh = blockIdx.x / Tr;
-    const long long bhk = bh / H * Hk + bh % H / (H / Hk);  // query head h reads K/V head h / (H / Hk)
+    const int b = int(bh / H), h = int(bh % H), hk = h / (H / Hk);  // query head h reads K/V head hk
     const int tid = threadIdx.x, lane = tid % 32, s_row = tid / Bc, s_col = tid % Bc;
     const int first_row = i * Br, rows = min(Br, Nq - first_row);
     const Keys keys = real_keys(key_range, int(bh / H), Nk);
-    const float4* Q_tile = (const float4*)(Q + (bh * Nq + first_row) * d);
-    float4* O_tile = (float4*)(O + (bh * Nq + first_row) * d);
+    const Strides of_q = strides_of(strides, 0, H, Nq, d), of_o = strides_of(strides, 3, H, Nq, d);
+    const Strides of_k = strides_of(strides, 1, Hk, Nk, d), of_v = strides_of(strides, 2, Hk, Nk, d);
+    const long long q_step = of_q.n / 4, k_step = of_k.n / 4, v_step = of_v.n / 4, o_step = of_o.n / 4;
+    const float4* Q_tile = (const float4*)(Q + b * of_q.b + h * of_q.h + first_row * of_q.n);
+    float4* O_tile = (float4*)(O + b * of_o.b + h * of_o.h + first_row * of_o.n);
 
     // Qi = Q tile, Oi = 0, li = 0, mi = -inf
-    for (int e = tid; e < rows * d4; e += threads) Qi[e / d4 * pitch + e % d4] = Q_tile[e];
+    for (int e = tid; e < rows * d4; e += threads) Qi[e / d4 * pitch + e % d4] = Q_tile[e / d4 * q_step + e % d4];
     for (int e = tid; e < Br * d4; e += threads) Oi[e] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (tid < Br) {
         li[tid] = 0.0f;
@@ -55,12 +60,11 @@ float4s(const float* Q,        // [B, H, Nq, d]
     for (int j = keys.first / Bc; j * Bc < end && keys.first < end; ++j) {
         // Kj, Vj = K tile, V tile: the real keys from c_first to c_end
         const int c_first = max(keys.first - j * Bc, 0), c_end = min(keys.end - j * Bc, Bc);
-        const long long kv_off = (bhk * Nk + (long long)j * Bc) * d;
-        const float4* K_tile = (const float4*)(K + kv_off);
-        const float4* V_tile = (const float4*)(V + kv_off);
+        const float4* K_tile = (const float4*)(K + b * of_k.b + hk * of_k.h + j * Bc * of_k.n);
+        const float4* V_tile = (const float4*)(V + b * of_v.b + hk * of_v.h + j * Bc * of_v.n);
         for (int e = c_first * d4 + tid; e < c_end * d4; e += threads) {
-            Kj[e / d4 * pitch + e % d4] = K_tile[e];
-            Vj[e] = V_tile[e];
+            Kj[e / d4 * pitch + e % d4] = K_tile[e / d4 * k_step + e % d4];
+            Vj[e] = V_tile[e / d4 * v_step + e % d4];
         }
         __syncthreads();  // write before read: Kj, Vj were filled by all threads
 
@@ -124,7 +128,7 @@ float4s(const float* Q,        // [B, H, Nq, d]
     for (int e = tid; e < rows * d4; e += threads) {
         const float l = li[e / d4], scale_l = l > 0.0f ? 1.0f / l : 0.0f;
         const float4 o = Oi[e];
-        O_tile[e] = make_float4(o.x * scale_l, o.y * scale_l, o.z * scale_l, o.w * scale_l);
+        O_tile[e / d4 * o_step + e % d4] = make_float4(o.x * scale_l, o.y * scale_l, o.z * scale_l, o.w * scale_l);
     }
     // LSE = m + ln l
     if (LSE != nullptr && tid < rows)

@@ -3,6 +3,7 @@
 // Where:    Q, K, V tiles and P in SMEM; S, O, m, l and alpha in REG; d is known to the compiler, a multiple of 4.
 // Run:      python -m fmha bench --kernel 06 --N 4096 --d 64 --H 16
 #include "common.cuh"
+#include "strides.cuh"
 
 #ifndef HEAD_DIM
 #define HEAD_DIM 64  // d, rounded up to a multiple of 64; what lies beyond d is 0
@@ -29,7 +30,8 @@ in_regs(const float* Q,        // [B, H, Nq, d]
         int Nk,
         int d,
         float scale,
-        int causal_offset) {
+        int causal_offset,
+        const long long* strides) {  // [4, 3], or null: dense
     extern __shared__ float4 smem[];
     float4* Qi = smem;             // [Br * PITCH]  query tile
     float4* Kj = Qi + Br * PITCH;  // [Bc * PITCH]  key tile
@@ -39,18 +41,21 @@ in_regs(const float* Q,        // [B, H, Nq, d]
     const int Tr = (Nq + Br - 1) / Br;
     const int i = blockIdx.x % Tr;
     const long long bh = blockIdx.x / Tr;
-    const long long bhk = bh / H * Hk + bh % H / (H / Hk);  // query head h reads K/V head h / (H / Hk)
+    const int b = int(bh / H), h = int(bh % H), hk = h / (H / Hk);  // query head h reads K/V head hk
     const int tid = threadIdx.x, x = tid % SIDE, y = tid / SIDE;
     const int d4 = d / 4, first_row = i * Br, rows = min(Br, Nq - first_row);
     const Keys keys = real_keys(key_range, int(bh / H), Nk);
-    const float4* Q_tile = (const float4*)(Q + (bh * Nq + first_row) * d);
-    float4* O_tile = (float4*)(O + (bh * Nq + first_row) * d);
+    const Strides of_q = strides_of(strides, 0, H, Nq, d), of_o = strides_of(strides, 3, H, Nq, d);
+    const Strides of_k = strides_of(strides, 1, Hk, Nk, d), of_v = strides_of(strides, 2, Hk, Nk, d);
+    const long long q_step = of_q.n / 4, k_step = of_k.n / 4, v_step = of_v.n / 4, o_step = of_o.n / 4;
+    const float4* Q_tile = (const float4*)(Q + b * of_q.b + h * of_q.h + first_row * of_q.n);
+    float4* O_tile = (float4*)(O + b * of_o.b + h * of_o.h + first_row * of_o.n);
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
     // Qi = Q tile, O = 0, l = 0, m = -inf
     for (int e = tid; e < Br * D4; e += THREADS) {
         const int row = e / D4, col = e % D4;
-        if (row < rows && col < d4) Qi[row * PITCH + col] = Q_tile[row * d4 + col];
+        if (row < rows && col < d4) Qi[row * PITCH + col] = Q_tile[row * q_step + col];
         else Qi[row * PITCH + col] = zero;
     }
     float m[ROWS], l[ROWS];
@@ -65,14 +70,13 @@ in_regs(const float* Q,        // [B, H, Nq, d]
     for (int j = keys.first / Bc; j * Bc < end && keys.first < end; ++j) {
         // Kj, Vj = K tile, V tile: the real keys from c_first to c_end, 0 elsewhere
         const int c_first = max(keys.first - j * Bc, 0), c_end = min(keys.end - j * Bc, Bc);
-        const long long kv_off = (bhk * Nk + (long long)j * Bc) * d;
-        const float4* K_tile = (const float4*)(K + kv_off);
-        const float4* V_tile = (const float4*)(V + kv_off);
+        const float4* K_tile = (const float4*)(K + b * of_k.b + hk * of_k.h + j * Bc * of_k.n);
+        const float4* V_tile = (const float4*)(V + b * of_v.b + hk * of_v.h + j * Bc * of_v.n);
         for (int e = tid; e < Bc * D4; e += THREADS) {
             const int row = e / D4, col = e % D4;
             if (row >= c_first && row < c_end && col < d4) {
-                Kj[row * PITCH + col] = K_tile[row * d4 + col];
-                Vj[row * D4 + col] = V_tile[row * d4 + col];
+                Kj[row * PITCH + col] = K_tile[row * k_step + col];
+                Vj[row * D4 + col] = V_tile[row * v_step + col];
             } else {
                 Kj[row * PITCH + col] = zero;
                 Vj[row * D4 + col] = zero;
@@ -152,7 +156,7 @@ in_regs(const float* Q,        // [B, H, Nq, d]
         for (int q = 0; q < QUADS; ++q) {
             const int col = x + q * SIDE;
             const float4 a = o[r][q];
-            if (col < d4) O_tile[row * d4 + col] = make_float4(a.x * scale_l, a.y * scale_l, a.z * scale_l, a.w * scale_l);
+            if (col < d4) O_tile[row * o_step + col] = make_float4(a.x * scale_l, a.y * scale_l, a.z * scale_l, a.w * scale_l);
         }
         // LSE = m + ln l
         if (LSE != nullptr && x == 0) LSE[bh * Nq + first_row + row] = l[r] > 0.0f ? m[r] + logf(l[r]) : MINUS_INFINITY;

@@ -1,4 +1,4 @@
-// Changed:  K and V tiles are copied past the registers (cp.async): V while S is computed, the next K while O is; exp2.
+// Changed:  K and V are copied past the registers (cp.async): V while S is computed, the next K while O is; exp2; a swizzle.
 // Who:      a block owns Br queries of one head; 16 neighbouring threads share rows, each a sixteenth of them.
 // Where:    Q, K, V tiles and P in SMEM; S, O, m and l in REG; d is known to the compiler, a multiple of 4.
 // Run:      python -m fmha bench --kernel 07 --N 4096 --d 64 --H 16 --Br 128 --Bc 64
@@ -14,7 +14,6 @@ constexpr int SIDE = 16;                      // threads that share rows: half a
 constexpr int THREADS = D <= 64 ? 128 : 256;  // so that a thread's tiles of S and O are large, and two blocks fit
 constexpr int APART = THREADS / SIDE;         // rows of a thread: y, y + APART, ...
 constexpr int ROWS = Br / APART, COLS = Bc / SIDE, QUADS = D4 / SIDE;
-constexpr int PITCH = D4 + 1;                 // float4s from row to row of Qi and Kj
 constexpr int P_PITCH = Bc / 4 + 1;           // float4s from row to row of Pij
 constexpr float LOWEST = -3.402823466e38f;    // for m before a row has seen a key
 constexpr unsigned ALL = 0xffffffffu;
@@ -26,15 +25,20 @@ __device__ inline void unpack(float* to, float4 from) {
     to[3] = from.w;
 }
 
+// Where a float4 of a tile lies. Eight rows of Q and K are read at once (EVERY is 7): they trade places in their rows.
+template <int EVERY>
+__device__ inline int place(int row, int col) { return row * D4 + (col ^ (row & EVERY)); }
+
 // Starts copying rows into a tile; those from `first` to `end` are there, the others become 0.
-__device__ inline void copy_tile(Tile tile, int pitch, int tile_rows, const float4* rows, int stride, int first, int end, int d4) {
+template <int EVERY>
+__device__ inline void copy_tile(Tile tile, int tile_rows, const float4* rows, int stride, int first, int end, int d4) {
     constexpr int STEP = THREADS / D4;
     const int row = threadIdx.x / D4, col = threadIdx.x % D4;
     const unsigned low = first - row, many = col < d4 && end > first ? end - first : 0;
     rows += (long long)row * stride + col;
 #pragma unroll
     for (int r = 0; r < tile_rows; r += STEP, rows += (long long)STEP * stride)
-        copy_async(tile, (row + r) * pitch + col, (const uint4*)rows, r - low < many);
+        copy_async(tile, place<EVERY>(row + r, col), (const uint4*)rows, r - low < many);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1)
@@ -55,10 +59,10 @@ copies(
     const long long* strides  // [4, 3], or null
 ) {
     extern __shared__ float4 smem[];
-    float4* Qi = smem;             // [Br * PITCH]  query tile
-    float4* Kj = Qi + Br * PITCH;  // [Bc * PITCH]  key tile
-    float4* Vj = Kj + Bc * PITCH;  // [Bc * D4]  value tile
-    float4* Pij = Vj + Bc * D4;    // [Br * P_PITCH]  weights
+    float4* Qi = smem;           // [Br * D4]  query tile
+    float4* Kj = Qi + Br * D4;   // [Bc * D4]  key tile
+    float4* Vj = Kj + Bc * D4;   // [Bc * D4]  value tile
+    float4* Pij = Vj + Bc * D4;  // [Br * P_PITCH]  weights
     const Tile Q_to = tile_at((uint4*)Qi), K_to = tile_at((uint4*)Kj), V_to = tile_at((uint4*)Vj);
 
     const int Tr = (Nq + Br - 1) / Br;
@@ -81,12 +85,12 @@ copies(
     const int j_end = keys.first < end ? (end + Bc - 1) / Bc : j_first;
     auto copy_k = [&](int j) {
         const float4* tile = (const float4*)(K_head + j * Bc * of_k.n);
-        copy_tile(K_to, PITCH, Bc, tile, int(of_k.n / 4), keys.first - j * Bc, keys.end - j * Bc, d4);
+        copy_tile<7>(K_to, Bc, tile, int(of_k.n / 4), keys.first - j * Bc, keys.end - j * Bc, d4);
         copies_issued();
     };
 
     // Qi = Q tile, O = 0, l = 0, m = -inf
-    copy_tile(Q_to, PITCH, Br, (const float4*)Q_tile, int(of_q.n / 4), 0, rows, d4);
+    copy_tile<7>(Q_to, Br, (const float4*)Q_tile, int(of_q.n / 4), 0, rows, d4);
     if (j_first < j_end) copy_k(j_first);
     float m[ROWS], l[ROWS] = {}, o[ROWS][4 * QUADS] = {};
 #pragma unroll
@@ -98,7 +102,7 @@ copies(
         __syncthreads();  // write before read: Kj (and Qi, the first time); read before write: Vj of the tile before
         // Vj = V tile, while S is computed
         const float4* V_tile = (const float4*)(V_head + j * Bc * of_v.n);
-        copy_tile(V_to, D4, Bc, V_tile, int(of_v.n / 4), c_first, keys.end - j * Bc, d4);
+        copy_tile<0>(V_to, Bc, V_tile, int(of_v.n / 4), c_first, keys.end - j * Bc, d4);
         copies_issued();
 
         // S = QK^T
@@ -107,9 +111,9 @@ copies(
         for (int k = 0; k < D4; ++k) {
             float q[ROWS][4], w[COLS][4];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) unpack(q[r], Qi[(y + r * APART) * PITCH + k]);
+            for (int r = 0; r < ROWS; ++r) unpack(q[r], Qi[place<7>(y, k) + r * APART * D4]);
 #pragma unroll
-            for (int c = 0; c < COLS; ++c) unpack(w[c], Kj[(x + c * SIDE) * PITCH + k]);
+            for (int c = 0; c < COLS; ++c) unpack(w[c], Kj[place<7>(x, k) + c * SIDE * D4]);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
 #pragma unroll
@@ -171,6 +175,7 @@ copies(
 
     // O = O / l, only after the last tile; a row that saw no key is 0
     copies_done<0>();
+    const float to_nats = scale_log2 != 0.0f ? scale / scale_log2 : 0.0f;  // of m
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const int row = y + r * APART;
@@ -187,6 +192,6 @@ copies(
         }
         // LSE = m + ln l
         if (LSE != nullptr && x == 0)
-            LSE[((long long)b * H + h) * Nq + first_row + row] = sum > 0.0f ? m[r] * 0.693147181f + logf(sum) : MINUS_INFINITY;
+            LSE[((long long)b * H + h) * Nq + first_row + row] = sum > 0.0f ? m[r] * to_nats + logf(sum) : MINUS_INFINITY;
     }
 }

@@ -228,7 +228,8 @@ lag(
                 ((unsigned*)(Oi + place(row, n)))[lane % 4] = pack(o[t][n][2 * half] * scale_l, o[t][n][2 * half + 1] * scale_l);
             // LSE = m + ln l
             if (LSE != nullptr && lane % 4 == 0 && row < rows)
-                LSE[((long long)b * H + h) * Nq + first_row + row] = sum > 0.0f ? m[t][half] * 0.693147181f + logf(sum) : MINUS_INFINITY;
+                LSE[((long long)b * H + h) * Nq + first_row + row] =
+                    sum > 0.0f ? m[t][half] * (fabsf(scale) / scale_log2) + logf(sum) : MINUS_INFINITY;
         }
     const Strides of_o = strides_of(strides, 3, H, Nq, d);
     uint4* O_tile = O + (b * of_o.b + h * of_o.h + first_row * of_o.n) / 8;

@@ -208,6 +208,7 @@ tf32x3(
 
     // O = O / l, only after the last tile; a row that saw no key is 0
     copies_done<0>();
+    const float to_nats = scale_log2 != 0.0f ? scale / scale_log2 : 0.0f;  // of m
     const Strides of_o = strides_of(strides, 3, H, Nq, d);
     float* O_tile = O + b * of_o.b + h * of_o.h + first_row * of_o.n;
 #pragma unroll
@@ -228,6 +229,6 @@ tf32x3(
             }
             // LSE = m + ln l
             if (LSE != nullptr && lane % 4 == 0)
-                LSE[((long long)b * H + h) * Nq + first_row + row] = sum > 0.0f ? m[t][half] * 0.693147181f + logf(sum) : MINUS_INFINITY;
+                LSE[((long long)b * H + h) * Nq + first_row + row] = sum > 0.0f ? m[t][half] * to_nats + logf(sum) : MINUS_INFINITY;
         }
 }

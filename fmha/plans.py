@@ -35,7 +35,7 @@ def fmha101(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan
     if complaint := smem_complaint(tiling, problem.d, gpu.smem_per_block_optin):
         raise LimitError(complaint)
     whole = problem.d % FLOATS == 0 and threads % FLOATS == 0
-    return _flash(problem, tiling, "fmha101", threads, smem_layout(tiling, problem.d), write_lse, whole)
+    return _flash(problem, tiling, "fmha101", threads, smem_layout(tiling, problem.d), write_lse, whole, strided=False)
 
 
 def padding(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
@@ -97,20 +97,24 @@ def copies(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
                 f"a multiple of {_SIDE} up to {most} here: try {name}={near}."
             )
     Br, Bc = tiling.Br, tiling.Bc
-    held = slots(("Qi", (Br, wide + 4)), ("Kj", (Bc, wide + 4)), ("Vj", (Bc, wide)), ("Pij", (Br, Bc + 4)))
+    held = slots(("Qi", (Br, wide)), ("Kj", (Bc, wide)), ("Vj", (Bc, wide)), ("Pij", (Br, Bc + 4)))
     _check_smem(held, tiling, problem.d, gpu)
     threads = _TILE_THREADS // 2 if wide <= 64 else _TILE_THREADS
-    # Not in whole sectors, as the hardware counts: every other row of Qi and Kj begins 16 bytes further than a multiple
-    # of 32, and a sector that cp.async puts into two lines of 128 bytes of shared memory is asked for twice.
-    plan = _flash(problem, tiling, "copies", threads, held, write_lse, False)
-    launches = tuple(replace(launch, arguments=(*launch.arguments, STRIDES)) for launch in plan.launches)
-    return replace(plan, defines={**plan.defines, "HEAD_DIM": wide}, launches=launches)
+    plan = _flash(problem, tiling, "copies", threads, held, write_lse, problem.d % FLOATS == 0)
+    return replace(plan, defines={**plan.defines, "HEAD_DIM": wide})
 
 
 def _flash(
-    p: Problem, tiling: Tiling, function: str, threads: int, held: tuple[Slot, ...], write_lse: bool, whole: bool
+    p: Problem,
+    tiling: Tiling,
+    function: str,
+    threads: int,
+    held: tuple[Slot, ...],
+    write_lse: bool,
+    whole: bool,
+    strided: bool = True,
 ) -> Plan:
-    """A kernel with a block for each Q tile, and arguments as the tutorial's."""
+    """A kernel with a block for each Q tile, and arguments as the tutorial's; then strides, if it takes them."""
     launch = Launch(
         function,
         grid=tiling.Tr(p) * p.B * p.H,
@@ -118,6 +122,7 @@ def _flash(
         smem_bytes=slots_bytes(held),
         arguments=(
             "Q", "K", "V", "O", "LSE", "key_range", p.H, p.Hk, p.Nq, p.Nk, p.d, float(p.scale), causal_offset(p),
+            *((STRIDES,) if strided else ()),
         ),
         smem=held,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fmha import Problem, Tiling
-from fmha.check import HeadRows, check, choose_rows
+from fmha.check import Check, HeadRows, check, choose_rows
 from fmha.gpu.device import GpuDevice
 from fmha.gpu.launch import Loaded, run_once
 from fmha.kernels import KERNELS, Kernel, Plan
@@ -20,6 +20,7 @@ from fmha.units import ceil_div
 from tests.core.yardstick import gen
 
 EXAMPLES = int(os.environ.get("FMHA_GPU_EXAMPLES", "40"))
+SEED = int(os.environ.get("FMHA_GPU_SEED", "20261129"))
 TILES = [(16, 64), (64, 16), (4, 4), (8, 32), (32, 32), (1, 1), (5, 7), (32, 8), (16, 16), (3, 64), (64, 1), (1, 128)]
 DIMS = [1, 2, 5, 8, 16, 31, 33, 63, 64, 72, 80, 96, 128, 192, 256]
 LENGTHS = [1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 200, 257, 400, 1000]
@@ -93,9 +94,17 @@ def random_problem(rng: np.random.Generator) -> Problem:
     return Problem(B=B, H=H, Hk=Hk, Nq=Nq, Nk=Nk, d=int(rng.choice(DIMS)), causal=causal, scale=scale, **padding)
 
 
+def share_of_allowed(found: Check) -> float:
+    """Of what is allowed, the largest part that an error takes."""
+    pairs = [(found.max_abs, found.max_abs_allowed), (found.relative, found.relative_allowed)]
+    if found.lse_max_abs is not None and found.lse_allowed is not None:
+        pairs.append((found.lse_max_abs, found.lse_allowed))
+    return max((off / allowed for off, allowed in pairs if off), default=0.0)
+
+
 @every_kernel
 def test_random_problems(device: GpuDevice, chosen: Kernel, dtype: str) -> None:
-    first, ran, seed, wrong = 20261129, 0, 0, []
+    first, ran, seed, wrong, nearest = SEED, 0, 0, [], 0.0
     while ran < EXAMPLES:
         rng = np.random.default_rng(first + seed)
         p, t = random_problem(rng), Tiling(*TILES[rng.integers(len(TILES))])
@@ -110,9 +119,13 @@ def test_random_problems(device: GpuDevice, chosen: Kernel, dtype: str) -> None:
         O, LSE = result(device, chosen, dtype, p, t, Q, K, V)
         found = check(p, Q, K, V, O, LSE)
         ran += 1
+        nearest = max(nearest, share_of_allowed(found))
         if not found.ok:
             wrong.append(f"seed {first + seed - 1}: {p} {t}: {found.verdict}")
-    print(f"{chosen.name} {dtype}: {ran} random problems, seeds {first} to {first + seed - 1}, {len(wrong)} wrong")
+    print(
+        f"{chosen.name} {dtype}: {ran} random problems, seeds {first} to {first + seed - 1}, {len(wrong)} wrong; the "
+        f"largest error was {nearest:.2f} of what is allowed"
+    )
     assert not wrong, "\n".join(wrong[:10])
 
 
@@ -228,12 +241,11 @@ def test_a20_values_of_one_give_one(device: GpuDevice, chosen: Kernel, dtype: st
 
 @every_kernel
 def test_strides(device: GpuDevice, chosen: Kernel, dtype: str) -> None:
-    """Tensors as [B, N, H, d], and K and V as parts of one packed tensor, give the O of dense ones, bit by bit."""
+    """Tensors as [B, N, H, d], and K and V as parts of one packed tensor, give the O of dense ones, bit by bit.
+    Kernels 01 and 02 take no strides; they are given a dense copy."""
     p = Problem(B=2, H=4, Hk=2, Nq=300, Nk=257, d=64, causal="br", dtype=dtype)
     t = tiles_for(device, chosen, p, Tiling(32, 32))
     plan = chosen.plan(p, t, device.gpu, write_lse=True)
-    if not plan.strided:
-        pytest.skip(f"kernel {chosen.number} takes dense tensors only")
     Q, K, V = (a.astype(np.float32) for a in gen_qkv(p))
     ready = loaded(device, chosen, plan)
     dense = run_once(device, chosen, plan, Q, K, V, write_lse=True, loaded=ready)

@@ -22,7 +22,7 @@ from tests.trace.support import H200, inputs, problems, tilings_of, traced
 SMALLEST = Problem(N=1, d=1)
 EMPTY = Problem(B=2, H=2, Hk=1, Nq=9, Nk=7, d=8, lens_k=(0, 5), left_pad=(0, 4), causal="tl")
 BLIND = Problem(Nq=40, Nk=8, d=5, causal="br")  # the first rows see no key at all
-STRIDED = "const long long* strides  // [4, 3]"  # the parameter of a kernel that takes them
+STRIDED = "const long long* strides"  # the parameter of a kernel that takes them
 # Only 40 numbers of a row of scores fit: a longer one is read again.
 CRAMPED = replace(H200, sm=replace(H200.limits, smem_per_block_optin=4 * 40 + 64))
 
