@@ -100,7 +100,7 @@ __attribute__((no_sanitize("thread"))) static void mma_tf32_together(void** lane
 }
 struct Matrices {
     unsigned* to;
-    uint16_t row[8];
+    alignas(16) uint16_t row[8];  // it is copied in one piece
     bool is_transposed;
 };
 __attribute__((no_sanitize("thread"))) static void spread_matrices(void** lanes) {
