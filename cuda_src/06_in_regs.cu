@@ -47,16 +47,15 @@ in_regs(const float* Q,        // [B, H, Nq, d]
     const Keys keys = real_keys(key_range, int(bh / H), Nk);
     const Strides of_q = strides_of(strides, 0, H, Nq, d), of_o = strides_of(strides, 3, H, Nq, d);
     const Strides of_k = strides_of(strides, 1, Hk, Nk, d), of_v = strides_of(strides, 2, Hk, Nk, d);
-    const long long q_step = of_q.n / 4, k_step = of_k.n / 4, v_step = of_v.n / 4, o_step = of_o.n / 4;
+    const int q_step = int(of_q.n / 4), k_step = int(of_k.n / 4), v_step = int(of_v.n / 4), o_step = int(of_o.n / 4);
     const float4* Q_tile = (const float4*)(Q + b * of_q.b + h * of_q.h + first_row * of_q.n);
     float4* O_tile = (float4*)(O + b * of_o.b + h * of_o.h + first_row * of_o.n);
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
     // Qi = Q tile, O = 0, l = 0, m = -inf
-    for (int e = tid; e < Br * D4; e += THREADS) {
-        const int row = e / D4, col = e % D4;
-        if (row < rows && col < d4) Qi[row * PITCH + col] = Q_tile[row * q_step + col];
-        else Qi[row * PITCH + col] = zero;
+    for (int e = 0; e < Br * D4; e += THREADS) {
+        const int row = (e + tid) / D4, col = (e + tid) % D4;
+        Qi[row * PITCH + col] = row < rows && col < d4 ? Q_tile[(long long)row * q_step + col] : zero;
     }
     float m[ROWS], l[ROWS];
     float4 o[ROWS][QUADS];
@@ -72,15 +71,11 @@ in_regs(const float* Q,        // [B, H, Nq, d]
         const int c_first = max(keys.first - j * Bc, 0), c_end = min(keys.end - j * Bc, Bc);
         const float4* K_tile = (const float4*)(K + b * of_k.b + hk * of_k.h + j * Bc * of_k.n);
         const float4* V_tile = (const float4*)(V + b * of_v.b + hk * of_v.h + j * Bc * of_v.n);
-        for (int e = tid; e < Bc * D4; e += THREADS) {
-            const int row = e / D4, col = e % D4;
-            if (row >= c_first && row < c_end && col < d4) {
-                Kj[row * PITCH + col] = K_tile[row * k_step + col];
-                Vj[row * D4 + col] = V_tile[row * v_step + col];
-            } else {
-                Kj[row * PITCH + col] = zero;
-                Vj[row * D4 + col] = zero;
-            }
+        for (int e = 0; e < Bc * D4; e += THREADS) {
+            const int row = (e + tid) / D4, col = (e + tid) % D4;
+            const bool there = row >= c_first && row < c_end && col < d4;
+            Kj[row * PITCH + col] = there ? K_tile[(long long)row * k_step + col] : zero;
+            Vj[row * D4 + col] = there ? V_tile[(long long)row * v_step + col] : zero;
         }
         __syncthreads();  // write before read: Kj, Vj (and Qi, the first time) were filled by all threads
 
@@ -156,7 +151,8 @@ in_regs(const float* Q,        // [B, H, Nq, d]
         for (int q = 0; q < QUADS; ++q) {
             const int col = x + q * SIDE;
             const float4 a = o[r][q];
-            if (col < d4) O_tile[row * o_step + col] = make_float4(a.x * scale_l, a.y * scale_l, a.z * scale_l, a.w * scale_l);
+            if (col < d4)
+                O_tile[(long long)row * o_step + col] = make_float4(a.x * scale_l, a.y * scale_l, a.z * scale_l, a.w * scale_l);
         }
         // LSE = m + ln l
         if (LSE != nullptr && x == 0) LSE[bh * Nq + first_row + row] = l[r] > 0.0f ? m[r] + logf(l[r]) : MINUS_INFINITY;
