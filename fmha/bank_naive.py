@@ -31,15 +31,20 @@ def naive_sites(notes: Notes, problem: Problem, tiling: Tiling, launch: Launch, 
     strip = SIDE * np.arange(TILE // SIDE, dtype=np.int64)[:, None, None]  # the thread's four rows, four columns
     x, y = tid % SIDE + strip, tid // SIDE + strip
     fill, inner = "8 for each 32 columns", "4 a column"
-    notes.at("tile[r][c] = ")
     if launch.function == "naive_scores":
-        notes.add("tile[r][c]", copied, chunks, store=True, often=fill)
-        notes.add("tile[r][c]", copied + second, chunks, store=True, often=fill)
+        for text, at in (
+            ("load_chunk(Qi, Q_tile, Nq - i * TILE, d, k0, d)", copied),
+            ("load_chunk(Kj, K_tile, Nk - j * TILE, d, k0, d)", copied + second),
+        ):
+            notes.at(text)
+            notes.add(text, at, chunks, store=True, often=fill)
         notes.at("Qi[y + r * SIDE][k]")
         for text, at in (("Qi[y + r * SIDE][k]", y * PADDED), ("Kj[x + c * SIDE][k]", x * PADDED + second // FLOAT)):
             notes.add(text, FLOAT * at, chunks * CHUNK, often=inner, compiled=_IN_REGISTER)
     else:
-        notes.add("tile[r][c]", copied, chunks, store=True, often=fill)
+        text = "load_chunk(Pij, P_tile, Nq - i * TILE, pitch, j0, pitch)"
+        notes.at(text)
+        notes.add(text, copied, chunks, store=True, often=fill)
         notes.at("Vj[r][c] = ")
         notes.add("Vj[r][c]", second + FLOAT * e, chunks, store=True, often=fill)
         notes.at("Pij[y + r * SIDE][k]")
@@ -51,28 +56,26 @@ def _softmax_sites(notes: Notes, launch: Launch) -> None:
     pitch, held = (int(value) for value in launch.arguments[-2:])
     warps = ROW_THREADS // WARP
     tid = lanes_of(ROW_THREADS, ROW_THREADS)[0]
-    notes.at("warps[threadIdx.x / 32] = value")
     leads = tid % WARP == 0
-    for base in (0, FLOAT * warps):  # of the largest, of the sum
-        notes.add(
-            "warps[threadIdx.x / 32]",
-            float_addresses(base, tid // WARP, leads),
-            launch.grid,
-            store=True,
-            often="1 a warp",
-        )
-    notes.at("warps[w]")
-    for base in range(0, 2 * FLOAT * warps, 4 * FLOAT):
-        addresses = np.full_like(tid, base)
-        notes.add("warps[w]", addresses, launch.grid, often="8 a thread", width=4 * FLOAT, compiled="4 numbers at once")
+
+    def across_block(text: str) -> None:
+        """Of the largest, or of the sum: a number a warp is stored, and all are read by all."""
+        notes.at(text)
+        notes.add(text, float_addresses(0, tid // WARP, leads), launch.grid, store=True, often="1 a warp")
+        for base in range(0, FLOAT * warps, 4 * FLOAT):
+            addresses = np.full_like(tid, base)
+            notes.add(text, addresses, launch.grid, often="8 a thread", width=4 * FLOAT, compiled="4 numbers at once")
+
     j = lanes_of(min(pitch, held), ROW_THREADS)
     row = float_addresses(2 * FLOAT * warps, j, j >= 0)
     often = "Nk / 256 a thread"
-    for snippet, store in (
-        ("row_smem[j] = s", True),
-        ("expf((j < held ? row_smem[j]", False),
-        ("row_smem[j] = e", True),
-        ("P_row[j] = (j < held ? row_smem[j]", False),
+    for snippet, store, then in (
+        ("row_smem[j] = s", True, "across_block<true>(m)"),
+        ("expf((j < held ? row_smem[j]", False, ""),
+        ("row_smem[j] = e", True, "across_block<false>(l)"),
+        ("P_row[j] = (j < held ? row_smem[j]", False, ""),
     ):
         notes.at(snippet)
         notes.add("row_smem[j]", row, launch.grid, store=store, often=often)
+        if then:
+            across_block(then)

@@ -25,9 +25,9 @@ from fmha.units import format_bytes, format_count
 _WHAT = "Run a kernel on this machine's CPU, access by access: bytes, sectors, bank conflicts, FLOPs, faults; by line."
 _EPILOG = """What happens: the .cu file is compiled as it is by this machine's C++ compiler, and every load and
 store of every CUDA thread is looked at. Counts are of the kernel as written in the source: a GPU's
-compiler may join accesses. Faults are races between threads, accesses out of bounds, reads of what
-nothing wrote, and barriers that not all threads reach; a kernel with a fault, or with a wrong result,
-ends in exit code 2.
+compiler may join accesses. What an inlined function does counts on the kernel's line that calls it.
+Faults are races between threads, accesses out of bounds, reads of what nothing wrote, and barriers
+that not all threads reach; a kernel with a fault, or with a wrong result, ends in exit code 2.
 
 examples:
   python -m fmha trace --N 256 --d 64
@@ -147,9 +147,10 @@ def _against(done: Any, counted: LineCounts) -> list[str]:
         is_device, ours, theirs = row.space == "global", row.traced, row.measured
         a, b = (ours.sectors, theirs.sectors) if is_device else (ours.wavefronts, theirs.wavefronts)
         off = "" if a == b else f"{100 * (b / (a or 1) - 1):+.1f} % "
+        how = f"{row.how}, " if row.how else ""
         lines.append(
             f"{row.line:>5}  {'device' if is_device else 'shared'}  {'store' if row.is_write else 'load':<6} {a:>11,} "
-            f"{b:>11,}  {'sectors   ' if is_device else 'wavefronts'}  {off}{row.why_not or 'as written'}"
+            f"{b:>11,}  {'sectors   ' if is_device else 'wavefronts'}  {off}{how}{row.why_not or 'as written'}"
         )
     device = [row for row in compared if row.space == "global"]
     equal = sum(row.traced.sectors == row.measured.sectors for row in device)

@@ -69,14 +69,18 @@ def missing() -> str | None:
 
 
 @lru_cache(maxsize=4)
-def known(ncu: str) -> tuple[str, ...]:
-    """Those of `OPTIONAL` that this Nsight Compute offers for this GPU; it refuses a run that asks for others."""
+def offered(ncu: str) -> frozenset[str]:
+    """The names of all counters that this Nsight Compute offers for this GPU; it refuses a run that asks for others."""
     try:
         done = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.SubprocessError):
-        return ()
-    offered = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
-    return tuple(name for name in OPTIONAL if name.split(".")[0] in offered)
+        return frozenset()
+    return frozenset(line.split()[0] for line in done.stdout.splitlines() if line.strip())
+
+
+def known(ncu: str) -> tuple[str, ...]:
+    """Those of `OPTIONAL` that are offered here."""
+    return tuple(name for name in OPTIONAL if name.split(".")[0] in offered(ncu))
 
 
 @dataclass(frozen=True)

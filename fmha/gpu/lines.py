@@ -9,170 +9,63 @@ python -m fmha.gpu.lines --out FOLDER --read-again
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from fmha.errors import FmhaError, GpuError, InputError
+from fmha.errors import FmhaError, GpuError
 from fmha.gpu import counters
 from fmha.gpu.counters import Counted
-from fmha.kernels import KERNELS, Kernel, included, kernel
-from fmha.line_counts import LineCount, LineCounts, by_line, read_page
+from fmha.gpu.line_profile import count_lines, keep_binary, keep_pages, name_of, read_counts, run_kept
+from fmha.hardware import DEFAULT_GPU, GPUS
+from fmha.kernels import KERNELS, Kernel, kernel
 from fmha.problem import Problem, Tiling
 
-_ROOT = Path(__file__).resolve().parents[2]
-# Instruction by instruction; the section holds them, and names them for versions that have moved them elsewhere.
-SOURCE_METRICS = (
-    "inst_executed",
-    "thread_inst_executed_true",
-    "memory_l2_theoretical_sectors_global",
-    "memory_l1_wavefronts_shared",
-    "memory_l1_wavefronts_shared_ideal",
-)
-# Of a whole launch, by other counters of the hardware: what the lines are held against.
-TOTALS = (
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-    "smsp__sass_data_bytes_mem_shared_op_ld.sum",
-    "smsp__sass_data_bytes_mem_shared_op_st.sum",
-    "smsp__inst_executed_op_shared_ld.sum",
-    "smsp__inst_executed_op_shared_st.sum",
-)
+# A problem, and sides of K/V tiles: one that fits everywhere, and a ragged one with a mask and two heads.
 SETTINGS = (
-    (Problem(N=256, d=64), Tiling(32, 32)),
-    (Problem(N=200, d=40, H=2, causal="bottom-right"), Tiling(32, 16)),
+    (Problem(N=256, d=64), 32),
+    (Problem(N=200, d=40, H=2, causal="bottom-right"), 16),
 )
-TIMEOUT_S = 120.0
+_ROWS = (32, 64, 128)  # of a Q tile: the first that a kernel takes
+_BUILDS = 8  # at a time
 
 
-def name_of(run: Counted) -> str:
-    """A file name for a run: 02-n256-d64-h1-32x32."""
-    p, t = run.problem, run.tiling
-    causal = "-causal" if p.causal else ""
-    return f"{run.kernel.number}-n{p.Nq}-d{p.d}-h{p.H}-{t.Br}x{t.Bc}{causal}"
+def runs_of(chosen: Kernel, *, quick: bool = False) -> list[Counted]:
+    """What is counted of a kernel: each of `SETTINGS` with its smallest tile of 32 rows or more."""
+    runs = []
+    for problem, Bc in SETTINGS[:1] if quick else SETTINGS:
+        tilings = (Tiling(Br, Bc) for Br in _ROWS)
+        fits = (t for t in tilings if chosen.complaint(problem, t, GPUS[DEFAULT_GPU]) is None)
+        runs += [Counted(chosen, problem, tiling) for tiling in list(fits)[:1]]
+    return runs
 
 
-def count_lines(run: Counted, folder: Path, *, device: int = 0, timeout_s: float = TIMEOUT_S) -> None:
-    """Profile one run on random inputs and write what Nsight Compute says of it into `folder`: NAME.ncu-rep,
-    NAME.source.csv, NAME.raw.csv, NAME.sass.csv, and NAME.log.
-
-    Raises:
-        GpuError: no ncu, no permission, or no report; the sentence says which.
-    """
-    ncu = counters.find()
-    if ncu is None:
-        raise GpuError(str(counters.missing()))
-    name, names = name_of(run), "|".join(sorted(set(run.functions)))
-    report = folder / f"{name}.ncu-rep"
-    base = [
-        ncu, "--clock-control", "none", "--section", "SourceCounters", "--import-source", "yes", "--force-overwrite",
-        "--export", str(report), "--kernel-name", f"regex:^({names})$",
-    ]  # fmt: skip
-    program = [sys.executable, "-m", "fmha.gpu.once", json.dumps([run.asked(device)])]
-    said = []
-    # Not every version of the profiler knows every counter; the first of these sets that it takes is used.
-    for wanted in ((*SOURCE_METRICS, *TOTALS), TOTALS, counters.METRICS):
-        log = _run([*base, "--metrics", ",".join(wanted), *program], timeout_s, folder)
-        said.append(log)
-        if report.is_file() or "ERR_NVGPUCTRPERM" in log:
-            break
-    (folder / f"{name}.log").write_text("\n".join(said), encoding="utf-8")
-    if "ERR_NVGPUCTRPERM" in said[-1]:
-        raise GpuError(
-            "this system lets only administrators read GPU counters (ERR_NVGPUCTRPERM): run as root, or set the driver "
-            "option NVreg_RestrictProfilingToAdminUsers=0."
-        )
-    if not report.is_file():
-        last = next((line for line in reversed(said[-1].splitlines()) if line.strip()), "it printed nothing")
-        raise GpuError(f"Nsight Compute wrote no report of {name}: {last}"[:300])
-    pages = {
-        "source": ["--page", "source", "--print-source", "cuda,sass"],
-        "sass": ["--page", "source", "--print-source", "sass"],
-        "raw": ["--page", "raw", "--print-units", "base"],
-    }
-    for page, options in pages.items():
-        text = _run([ncu, "--import", str(report), "--csv", *options], timeout_s, folder)
-        (folder / f"{name}.{page}.csv").write_text(text, encoding="utf-8")
-
-
-def _run(command: Sequence[str], timeout_s: float, folder: Path) -> str:
-    """What a program printed, errors after the rest. Kernels are built anew in `folder`: line numbers name files by
-    their paths, and a binary of the cache may have been built from another copy."""
-    search = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "PYTHONPATH": search, "FMHA_CACHE": str(folder / "built"), "LC_ALL": "C", "LANG": "C"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=env)
-    except OSError as error:
-        raise GpuError(f"{command[0]} cannot be started ({error.strerror or error}): install it anew.") from None
-    except subprocess.TimeoutExpired:
-        raise GpuError(f"{Path(command[0]).name} took longer than {timeout_s:.0f} s: use a smaller N.") from None
-    return done.stdout + done.stderr
-
-
-def read_counts(run: Counted, folder: Path, facts: Mapping[str, Any]) -> LineCounts:
-    """The counts of a run from the files that `count_lines` wrote.
-
-    Raises:
-        InputError: files are missing or are not what was asked for.
-    """
-    name = name_of(run)
-    try:
-        page = (folder / f"{name}.source.csv").read_text(encoding="utf-8")
-        raw = (folder / f"{name}.raw.csv").read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{folder / name} cannot be read ({error.strerror}): profile it first.") from None
-    launches = read_page(page, run.functions)
-    if [function for function, _ in launches] != run.functions:
-        raise InputError(
-            f"the source page of {name} lists {', '.join(f for f, _ in launches) or 'no kernel'}, "
-            f"and {', '.join(run.functions)} was run."
-        )
-    lines: list[LineCount] = []
-    for function, listed in launches:
-        lines += by_line(function, listed)
-    return LineCounts(dict(facts), read_totals(raw), tuple(lines))
-
-
-def read_totals(raw: str) -> dict[str, dict[str, float]]:
-    """{function: {metric: value}} of the raw page."""
-    return dict(counters.parse(raw, (*TOTALS, *counters.METRICS)))
-
-
-def facts_of(run: Counted, device: Any, profiler: str, compiler: str) -> dict[str, Any]:
-    """What is to be known of a run. device: a GpuDevice."""
-    described = device.described()
-    return {
-        "device": described.facts.name, "driver": described.driver, "cuda": described.cuda, "profiler": profiler,
-        "compiler": compiler, "made": datetime.now(UTC).isoformat(timespec="seconds"), "kernel": run.kernel.number,
-        "source": run.kernel.source_hash(), "problem": dataclasses.asdict(run.problem),
-        "tiling": dataclasses.asdict(run.tiling),
-    }  # fmt: skip
+def fp32_kernels() -> tuple[Kernel, ...]:
+    """Those whose problems the settings are."""
+    return tuple(one for one in KERNELS.values() if "fp32" in one.dtypes)
 
 
 def main(given: Sequence[str] | None = None) -> int:
     """Profile and read: 0 when every run was counted, else 1."""
     parser = argparse.ArgumentParser(prog="python -m fmha.gpu.lines", description="Counts by source line on a GPU.")
     parser.add_argument("--out", required=True, type=Path, help="a folder for all that comes out")
-    parser.add_argument("--kernel", action="append", help="number or name (default: all that are plain CUDA in fp32)")
+    parser.add_argument("--kernel", action="append", help="number or name, more than once for several (default: fp32)")
     parser.add_argument("--quick", action="store_true", help="the first problem only")
     parser.add_argument("--device", type=int, default=0, help="which GPU (default 0)")
     parser.add_argument("--read-again", action="store_true", help="read a folder that is there; needs no GPU")
     options = parser.parse_args(given)
     try:
-        chosen = [kernel(k) for k in options.kernel] if options.kernel else list(plain_kernels())
-        settings = SETTINGS[:1] if options.quick else SETTINGS
-        runs = [Counted(k, p, t) for k in chosen for p, t in settings if not _refused(k, p, t)]
+        chosen = [kernel(k) for k in options.kernel] if options.kernel else list(fp32_kernels())
+        runs = [run for k in chosen for run in runs_of(k, quick=options.quick)]
+        if not runs:
+            raise GpuError(
+                f"{', '.join(k.number for k in chosen)} runs none of the counted problems, which are in fp32: choose "
+                f"from {', '.join(k.number for k in fp32_kernels())}."
+            )
         options.out.mkdir(parents=True, exist_ok=True)
         failed = _read_all(runs, options.out) if options.read_again else _count_all(runs, options.out, options.device)
     except (FmhaError, OSError) as error:
@@ -181,53 +74,43 @@ def main(given: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def plain_kernels() -> tuple[Kernel, ...]:
-    """Kernels in fp32 without instructions of their own choice: asynchronous copies and loads for tensor cores are
-    counted otherwise on the profiler's page."""
-    return tuple(
-        one
-        for one in KERNELS.values()
-        if "fp32" in one.dtypes and not any("asm" in path.read_text(encoding="utf-8") for path in included(one.path))
-    )
-
-
-def _refused(chosen: Kernel, problem: Problem, tiling: Tiling) -> bool:
-    from fmha.hardware import DEFAULT_GPU, GPUS
-
-    return chosen.complaint(problem, tiling, GPUS[DEFAULT_GPU]) is not None
-
-
 def _count_all(runs: Sequence[Counted], folder: Path, index: int) -> int:
     """Profile every run, one after another, and keep the binaries; how many failed."""
-    from fmha.gpu.build import build
     from fmha.gpu.device import GpuDevice
 
     ncu = counters.find()
     if ncu is None:
         raise GpuError(str(counters.missing()))
-    words = _run([ncu, "--version"], 60.0, folder).split("Version")
+    words = run_kept([ncu, "--version"], 60.0, folder).split("Version")
     profiler = f"Nsight Compute {words[1].split()[0]}" if len(words) > 1 else "Nsight Compute"
+    known = "\n".join(sorted(name for name in counters.offered(ncu) if "shared" in name or "ldgsts" in name))
+    (folder / "metrics.txt").write_text(known + "\n", encoding="utf-8")
     device = GpuDevice(index)
-    facts = {}
-    for run in runs:
-        plan = run.kernel.plan(run.problem, run.tiling, device.gpu)
-        binary = build(
-            run.kernel.path, defines=plan.defines, arch=device.arch, driver=device.cuda, cache=folder / "built"
-        )
-        (folder / f"{name_of(run)}.cubin").write_bytes(binary.cubin)
-        facts[name_of(run)] = facts_of(run, device, profiler, binary.compiler.split(" (")[0])
-        text = json.dumps(facts[name_of(run)], indent=1)
-        (folder / f"{name_of(run)}.facts.json").write_text(text, encoding="utf-8")
-    failed = 0
-    for run in runs:
-        try:
-            count_lines(run, folder, device=index)
-            _say_one(run, folder, facts[name_of(run)])
-        except FmhaError as error:
-            failed += 1
-            print(f"{name_of(run)}: {error}", file=sys.stderr, flush=True)
+    with ThreadPoolExecutor(_BUILDS) as pool:
+        built = [pool.submit(keep_binary, run, folder, device, profiler) for run in runs]
+        done = []
+        for run, made in zip(runs, built, strict=True):
+            try:
+                facts = made.result()
+                count_lines(run, folder, device=index)
+            except FmhaError as error:
+                print(f"{name_of(run)}: {error}", file=sys.stderr, flush=True)
+            else:  # the GPU need not wait for what is written of it
+                done.append(pool.submit(_keep_and_say, run, folder, facts))
+        failed = len(runs) - sum(one.result() for one in done)
     shutil.rmtree(folder / "built", ignore_errors=True)
     return failed
+
+
+def _keep_and_say(run: Counted, folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Write the pages and the counts of a profiled run; whether that went well."""
+    try:
+        keep_pages(run, folder)
+        _say_one(run, folder, facts)
+    except FmhaError as error:
+        print(f"{name_of(run)}: {error}", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def _read_all(runs: Sequence[Counted], folder: Path) -> int:

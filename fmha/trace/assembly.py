@@ -2,8 +2,10 @@
 
 A kernel compiled with `-fsanitize=thread -S` calls a hook at every load and store. Each such call gets a number, its
 *site*, in the first argument register that the call leaves free; numbers grow in the order of the program
-(`fmha.trace.order`), and the `.loc` directives before a call name its source line. Static variables, which are what
-`__shared__` became, are listed for the runtime and get room behind them, so that an index too far is noticed.
+(`fmha.trace.order`). The `.loc` directive before a call names the line on which the access is written; if a function
+was inlined there, the calls that led to it (`fmha.trace.inlining`) name the line of the kernel that it belongs to.
+Static variables, which are what `__shared__` became, are listed for the runtime and get room behind them, so that an
+index too far is noticed.
 Works on x86-64 and arm64, for ELF and Mach-O, on what g++ and clang write.
 """
 
@@ -15,6 +17,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from fmha.errors import BuildError
+from fmha.trace.inlining import Place, callers, described
 from fmha.trace.order import Loops, program_structure
 
 FLOP_KINDS = 5  # add, mul, div, special (exp, log, sqrt), max
@@ -45,12 +48,18 @@ _X86 = ("edi", "esi", "edx", "ecx", "r8d")
 
 @dataclass(frozen=True)
 class Site:
-    """A load or store in the source: file (its name), line (from 1), nbytes a thread."""
+    """A load or store in the source: file (its name), line (from 1), nbytes a thread.
+
+    file, line: of the kernel, which calls the function that does it, or does it itself; a function that is not inlined
+    stands for itself. inner_file, inner_line: where it is written.
+    """
 
     file: str
     line: int
     is_write: bool
     nbytes: int
+    inner_file: str = ""
+    inner_line: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,12 +75,13 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
     """Rewrite a compiler's output.
 
     Args:
-        sources: names of the files whose lines count; code inlined from any other belongs to the line it is used on.
+        sources: names of the files whose lines count, the kernel's and its headers'; code inlined from any other is
+            written on the line that it is used on.
         lines: of the longest source, for the counters of arithmetic by line.
         machine: "x86_64" or "arm64".
     """
     files: dict[str, str] = {}
-    line = ("", 0)
+    line = within = at = ("", 0)  # of the kernel; of the source; of the last `.loc`
     is_lost = False  # clang forgets the line of what it moves ahead of a loop; then it is the line that follows
     waiting: list[_Call] = []
     calls: list[_Call] = []
@@ -88,14 +98,25 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
     symbols: list[str] = []
     rows = text.splitlines()
     place, loops = program_structure(rows, machine)
+    calls_at = described(rows)
+    led: tuple[Place, ...] = ()
     for index, row in enumerate(rows):
         if _END.search(row):
             waiting.clear()
-        if found := _LOC.match(row):
-            if (name := files.get(found[1], "")) in sources and not (is_lost := found[2] == "0"):
-                line = (name, int(found[2]))
+        led = calls_at.get(index, led)
+        found = _LOC.match(row)
+        if found:
+            at = (files.get(found[1], ""), int(found[2]))
+            led = led if calls_at else callers(row)
+        if found or index in calls_at:
+            ours = [(name, number) for name, number in (at, *led) if name in sources and number]
+            if ours:
+                within, line = ours[0], ours[-1]
+            if found:
+                is_lost = not ours and (is_lost or at[0] in sources)
+            if ours and found:
                 for call in waiting:
-                    call.sites[:] = [Site(*line, site.is_write, site.nbytes) for site in call.sites]
+                    call.sites[:] = [Site(*line, site.is_write, site.nbytes, *within) for site in call.sites]
                 waiting.clear()
         elif found := _FILE.match(row):
             files[found[1]] = PurePath(found["name"]).name
@@ -110,10 +131,10 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
                 ranged = line
             before = 1 if way else _RUNTIME_CALLS[own] if own else _ARGUMENTS[other]
             if other in ("memcpy", "memmove"):  # where it reads, and where it writes
-                sites = [Site(*line, is_write, 4) for is_write in (False, True)]
+                sites = [Site(*line, is_write, 4, *within) for is_write in (False, True)]
             else:
                 is_write = way == "write" or bool(own) or other not in (None, "read_range")
-                sites = [Site(*line, is_write, int(found["size"] or 4))]
+                sites = [Site(*line, is_write, int(found["size"] or 4), *within)]
             calls.append(_Call(place[index], len(out), before, sites, loops[index]))
             waiting += calls[-1:] * is_lost
             out.append("")  # becomes the instruction that passes the number

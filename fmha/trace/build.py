@@ -23,6 +23,7 @@ from fmha.kernels import included
 from fmha.processes import run_bounded
 from fmha.trace.assembly import Site, prepare
 from fmha.trace.compilers import CppCompiler, compiler, environment, machine
+from fmha.trace.inlining import described
 from fmha.trace.order import program_structure
 
 NATIVE = Path(__file__).resolve().parent / "native"
@@ -79,7 +80,7 @@ def build(
     parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
-    steps = (build, compiler, prepare, program_structure)
+    steps = (build, compiler, prepare, program_structure, described)
     parts += [Path(step.__code__.co_filename).read_text(encoding="utf-8") for step in steps]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     folder = cache_folder("traces") if cache is None else cache

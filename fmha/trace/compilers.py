@@ -45,18 +45,21 @@ class CppCompiler:
         # What the source copies by a call stays a call, and a loop does not become one.
         calls = tuple(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))
         if self.family == "gcc":
-            # Marks where statements begin, in the order of the source: what is inlined from a header belongs to the
-            # statement before it. Threaded jumps would give a line several places, and anchors keep the distance
-            # between shared variables.
-            more = ["-gstatement-frontiers", "-ginline-points", "-fno-reorder-blocks", "-fno-thread-jumps"]
-            more += ["-fno-section-anchors", "--param=tsan-instrument-func-entry-exit=0"]
+            # Says in words which calls were inlined (inlining.py), and marks where statements begin, in the order of
+            # the source. Threaded jumps would give a line several places, and anchors keep the distance between shared
+            # variables.
+            more = ["-finline-small-functions", "-gdwarf-5", "-dA", "-gstatement-frontiers", "-ginline-points"]
+            more += ["-fno-reorder-blocks", "-fno-thread-jumps", "-fno-section-anchors"]
+            more += ["--param=tsan-instrument-func-entry-exit=0"]
             # Sums stay in memory if the source has them there.
             more += ["-fno-move-loop-stores"] * (self._major >= 12)
             return ("-fsanitize=thread", *calls, *more)
         # Vectors would make one access of several. A call of expf may change memory, as g++ has it everywhere.
         more = ["-fno-vectorize", "-fno-slp-vectorize", "-fmath-errno"]
         more += ["-Xclang", "-O1"] * (self.family == "zig")  # of its own accord it takes -O1 for -O2
-        inner = ("tsan-instrument-read-before-write=1", "tsan-instrument-func-entry-exit=0", "disable-licm-promotion")
+        # What a GPU's compiler would inline is inlined: -finline-limit means nothing to clang.
+        inner = ["tsan-instrument-read-before-write=1", "tsan-instrument-func-entry-exit=0", "disable-licm-promotion"]
+        inner += ["inline-threshold=20000"]
         return ("-fsanitize=thread", *calls, *more, *(word for flag in inner for word in ("-mllvm", f"-{flag}")))
 
     @property

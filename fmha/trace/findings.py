@@ -35,8 +35,9 @@ _OF_LINES = (8, 9, 10)  # kinds that are seen at barriers, and not at an access 
 class Finding:
     """One fault, where it was first seen, and how often.
 
-    kind: a value of `KINDS`; text: one sentence; file, line: in the source (0: none); other_line: of the access that it
-    collides with (0: none); function, block, thread: who; count: how often, or in how many pairs of accesses.
+    kind: a value of `KINDS`; text: one sentence; file, line: where it is written, be it in a helper (0: none);
+    other_line: of the access that it collides with (0: none); function, block, thread: who; count: how often, or in
+    how many pairs of accesses.
     """
 
     kind: str
@@ -70,11 +71,11 @@ def _finding(row: Any, raw: Raw, program: Program, launches: Sequence[Launch]) -
     site, other = (program.sites[int(row[name])] for name in ("site", "other_site"))
     function = launches[launch].function
     if kind in _OF_LINES:
-        file = next((s.file for s in program.sites if s.file.endswith(".cu")), "")
+        file = next((s.file for s in program.sites if s.file.endswith(".cu")), "")  # of the kernel: it has the barriers
         line, other_line = int(row["at"]), int(row["region"]) if kind == 9 else 0
         text = _at_barrier(kind, row)
     else:
-        file, line, other_line = site.file, site.line, other.line if kind in (4, 5, 6) else 0
+        file, line, other_line = site.inner_file, site.inner_line, other.inner_line if kind in (4, 5, 6) else 0
         text = f"{'writes' if site.is_write else 'reads'} {_access(kind, row, raw.regions[launch], launches[launch])}"
         if kind in (4, 5, 6):
             text += f", {_collision(row, other, file)}"
@@ -109,7 +110,8 @@ def _collision(row: Any, other: Site, file: str) -> str:
     if not is_mine:
         who = "several blocks" if block == _SEVERAL else f"{who} of block {block}"
     did = "read" if int(row["kind"]) == 5 else "wrote"
-    there = "" if not other.line else f" in line {other.line}" + (f" of {other.file}" if other.file != file else "")
+    place, line = other.inner_file, other.inner_line
+    there = f" in line {line}{f' of {place}' if place != file else ''}" if line else ""
     return f"which {who} {did}{there}, " + ("with no barrier in between" if is_mine else "and nothing orders blocks")
 
 

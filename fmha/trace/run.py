@@ -346,7 +346,7 @@ def _place(job: Path, program: Program, launches: Sequence[Launch], *, is_crash:
         return "it was between two blocks"
     function = launches[launch].function if launch < len(launches) else "?"
     at = (
-        f", last access at {site.file}:{site.line}"
+        f", last access at {site.inner_file}:{site.inner_line}"
         if 0 < number < len(program.sites) and (site := program.sites[number])
         else ""
     )

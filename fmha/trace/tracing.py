@@ -29,7 +29,8 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Count:
-    """What one source line did with one array: counts over all warps and blocks of one launch.
+    """What one source line did with one array: counts over all warps and blocks of one launch. What a function does
+    that is called there and inlined counts on that line of the kernel.
 
     requests: of warps; lanes: accesses of threads; nbytes: of all lanes. For device memory, sectors of 32 bytes moved
     and the fewest that would do; for shared memory, wavefronts and the fewest. widest: of one request, its sectors, or

@@ -63,7 +63,8 @@ def measured_lines(asked: Asked, run: Trace) -> None:
     st.caption(
         f"Counted by {said(facts['profiler'], 40)} on {said(facts['device'], 40)}, driver {said(facts['driver'], 20)}, "
         f"{said(facts['compiler'], 20)}, {said(facts['made'][:10])}. Sectors of 32 bytes for device memory, wavefronts "
-        "for shared memory. A statement over several lines counts as its first."
+        "for shared memory. On both sides, what an inlined function does, of this file or of a header, counts on the "
+        "kernel's line that calls it, and a statement over several lines as its first."
     )
 
 
@@ -133,7 +134,8 @@ def as_row(row: Compared, text: list[str]) -> dict[str, object]:
         note = f"{100 * (values[1] / (values[0] or 1) - 1):+.1f} %"
     return {
         "line": row.line, "source": _code(row, text),
-        "access": f"{'device' if row.space == 'global' else 'shared'}, {'store' if row.is_write else 'load'}",
+        "access": f"{'device' if row.space == 'global' else 'shared'}, {'store' if row.is_write else 'load'}"
+        + (f", {row.how}" if row.how else ""),
         "traced": values[0], "GPU": values[1], "as compiled": note or "as written, equal",
     }  # fmt: skip
 

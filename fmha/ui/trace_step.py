@@ -72,11 +72,8 @@ def choose(asked: Asked, run: Trace) -> Here:
     stops = traced.stops(asked, launch, block, warp, turns[visit].first, turns[visit].last)
     context = (*context, visit, warp)
     if state.get("context") not in (None, context):  # the same phase there, if it has it
-        same = next((i for i, s in enumerate(stops) if _maths(s) == state.get("maths")), None)
-        first = state.pop("phase to", None)
-        target = first if first is not None else same
-        if target is not None:
-            kept.put("phase", target % len(stops))
+        same = next((i for i, s in enumerate(stops) if _maths(s) == state.get("maths")), _opening(stops))
+        kept.put("phase", state.pop("phase to", same) % len(stops))
     left, right = st.columns(2)
     with left:
         stop = kept.slider("phase", "Phase", len(stops) - 1, _opening(stops), lambda s: _stop_name(stops[s]))

@@ -13,7 +13,8 @@ from fmha.bank_kernels import smem_use
 from fmha.errors import InputError
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
-from fmha.line_counts import LineCounts, by_line, opcode, read_page, shipped
+from fmha.line_counts import LineCounts, shipped
+from fmha.line_page import Home, accesses, by_line, read_page
 
 # Two launches of two functions, the first with a table of a header besides. The columns are a few of the page's many.
 PAGE = """\
@@ -81,16 +82,72 @@ def test_a_page_without_counters_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("LDS.U8 R1, [R2]", ("shared", False, 1)),
-        ("@UP0 STG.E.64 desc[UR4][R2.64], R5", ("global", True, 8)),
-        ("LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", ("global", False, 16)),
-        ("LDSM.16.M88.4 R4, [R8]", None),
-        ("LDC R1, c[0x0][0x28]", None),
-        ("LDGSTS.E.128 [R1], desc[UR4][R2.64]", None),
+        ("LDS.U8 R1, [R2]", [("LDS", "shared", False, 1)]),
+        ("@UP0 STG.E.64 desc[UR4][R2.64], R5", [("STG", "global", True, 8)]),
+        ("LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", [("LDG", "global", False, 16)]),
+        ("      LDSM.16.M88.4 R4, [R8+0x800]", [("LDSM", "shared", False, 16)]),
+        ("LDSM.16.MT88.2 R4, [R8]", [("LDSM", "shared", False, 8)]),
+        ("LDSM.16.M88 R4, [R8]", [("LDSM", "shared", False, 4)]),
+        ("STSM.16.M88.4 [R8], R4", [("STSM", "shared", True, 16)]),
+        (
+            "@!P1  LDGSTS.E.BYPASS.LTC128B.128 [R10+0x880], desc[UR6][R12.64], !P5",
+            [("LDGSTS", "global", False, 16), ("LDGSTS", "shared", True, 16)],
+        ),
+        ("LDGSTS.E [R1], desc[UR4][R2.64]", [("LDGSTS", "global", False, 4), ("LDGSTS", "shared", True, 4)]),
+        ("LDC R1, c[0x0][0x28]", []),
+        ("LDGDEPBAR", []),
+        ("HMMA.1688.F32.TF32 R4, R8, R12, R4", []),
     ],
 )
-def test_an_instruction_says_what_it_touches(text: str, what: tuple[str, bool, int] | None) -> None:
-    assert opcode(text) == what
+def test_an_instruction_says_what_it_touches(text: str, what: list[tuple[str, str, bool, int]]) -> None:
+    assert list(accesses(text)) == what
+
+
+# cp.async and ldmatrix as Nsight Compute lists them: below lines of the header, and only now and then of the kernel.
+COPIED = f"""\
+"File Path","/somewhere/mma.cuh"
+"Function Name","copies"
+{PAGE.splitlines()[3]}
+"78","  asm volatile(...)","-","-","0","24","768","768","-","128","96","160"
+"","","0x7f5a80","      LDGSTS.E.BYPASS.128 [R10], desc[UR6][R14.64], !P2 ","0","8","256","256","-","64","32","32"
+"","","0x7f5a90","@P0   LDGSTS.E.BYPASS.128 [R10+0x880], desc[UR6][R12.64] ","0","16","512","512","-","64","64","128"
+"66","  asm volatile(...)","-","-","0","4","128","128","-","16","16","0"
+"","","0x7f5aa0","      LDSM.16.M88.4 R4, [R8] ","0","4","128","128","-","16","16","0"
+"File Path","/somewhere/07_copies.cu"
+"Function Name","copies"
+{PAGE.splitlines()[3]}
+"88","  copy_k(j_first);","-","-","0","0","0","0","-","0","0","0"
+"","","0x7f5a80","      LDGSTS.E.BYPASS.128 [R10], desc[UR6][R14.64], !P2 ","0","8","256","256","-","64","32","32"
+"""
+HOMES = {
+    "copies": {
+        0x0: Home("07_copies.cu", 88, "LDGSTS"),
+        0x10: Home("07_copies.cu", 99, "LDGSTS"),
+        0x20: Home("07_copies.cu", 99, "LDSM"),
+    }
+}
+
+
+def test_a_copy_past_the_registers_counts_on_both_sides_at_the_kernels_line() -> None:
+    ((function, listed),) = read_page(COPIED, ["copies"], HOMES)
+    rows = by_line(function, listed)
+    assert {(r.file, r.access_bytes) for r in rows} == {("07_copies.cu", 16)}
+    assert [
+        (r.line, r.op, r.space, r.is_write, r.requests, r.lanes, r.sectors, r.wavefronts, r.ideal_wavefronts)
+        for r in rows
+    ] == [
+        (88, "LDGSTS", "global", False, 8, 256, 32, 0, 0),
+        (88, "LDGSTS", "shared", True, 8, 256, 0, 64, 32),
+        (99, "LDGSTS", "global", False, 16, 512, 128, 0, 0),
+        (99, "LDGSTS", "shared", True, 16, 512, 0, 64, 64),
+        (99, "LDSM", "shared", False, 4, 128, 0, 16, 16),
+    ]
+
+
+@pytest.mark.parametrize("homes", [{}, {"copies": {**HOMES["copies"], 0x20: Home("07_copies.cu", 99, "LDS")}}])
+def test_lines_of_another_binary_are_refused(homes: dict[str, dict[int, Home]]) -> None:
+    with pytest.raises(InputError, match=r"the source page of copies lists '(LDSM|LDGSTS).*profile it again"):
+        read_page(COPIED, ["copies"], homes)
 
 
 def counts() -> LineCounts:
@@ -120,7 +177,7 @@ def test_a_file_keeps_all_and_is_read_strictly() -> None:
 def test_what_is_shipped_is_of_kernels_that_are_there() -> None:
     for one in shipped():
         chosen = KERNELS[one.facts["kernel"]]
-        assert {line.file for line in one.lines} <= {chosen.file, "common.cuh"}
+        assert {line.file for line in one.lines} == {chosen.file}
         assert shipped("no such kernel") == () and one in shipped(chosen.number)
     assert len(shipped()) >= 12
 

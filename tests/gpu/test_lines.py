@@ -7,32 +7,36 @@ from pathlib import Path
 import pytest
 
 from fmha.errors import TraceError
-from fmha.gpu import counters, lines
-from fmha.gpu.counters import Counted
+from fmha.gpu import counters, inlined, line_profile, lines
+from fmha.gpu.device import GpuDevice
 from fmha.kernels import Kernel
 from fmha.trace.compilers import compiler
 from tests.tools import need
 from tests.trace.agreement import agree
 from tests.trace.support import traced
 
-PLAIN = lines.plain_kernels()
+FP32 = lines.fp32_kernels()
 
 
 @pytest.fixture(scope="module")
-def ready(gpu: object) -> None:
+def device(gpu: object) -> GpuDevice:
     need("ncu", counters.find())
+    need("nvdisasm", inlined.find())
     try:
         found = compiler().command[0]
     except TraceError:
         found = None
     need("cxx", found)
+    return GpuDevice(0)
 
 
-@pytest.mark.parametrize("kernel", PLAIN, ids=[kernel.number for kernel in PLAIN])
-def test_lines_of_a_traced_run_are_those_of_the_gpu(ready: None, kernel: Kernel, tmp_path: Path) -> None:
-    problem, tiling = lines.SETTINGS[0]
-    run = Counted(kernel, problem, tiling)
-    lines.count_lines(run, tmp_path)
-    counted = lines.read_counts(run, tmp_path, {"kernel": kernel.number})
-    for row in agree(traced(kernel, problem, tiling, tmp_path / "traces", flops=False), counted):
+@pytest.mark.parametrize("kernel", FP32, ids=[kernel.number for kernel in FP32])
+def test_lines_of_a_traced_run_are_those_of_the_gpu(device: GpuDevice, kernel: Kernel, tmp_path: Path) -> None:
+    (run,) = lines.runs_of(kernel, quick=True)
+    facts = line_profile.keep_binary(run, tmp_path, device)
+    line_profile.count_lines(run, tmp_path)
+    line_profile.keep_pages(run, tmp_path)
+    counted = line_profile.read_counts(run, tmp_path, facts)
+    done = traced(kernel, run.problem, run.tiling, tmp_path / "traces", flops=False)
+    for row in agree(done, counted):
         print(f"{row.file}:{row.line} {row.space} {'store' if row.is_write else 'load'}: {row.why_not or 'as written'}")

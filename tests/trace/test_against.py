@@ -50,7 +50,7 @@ def test_what_the_compiler_did_is_told(cache: Path) -> None:
             both = [c for c in mine if (c.line, c.is_write) == (line, is_write)]
             row = {n: sum(getattr(c, n) for c in both) for n in ("requests", "lanes", "wavefronts", "ideal_wavefronts")}
             row |= {"access_bytes": 4, "sectors": 0} | (changes if line == mine[0].line else {})
-            made.append(LineCount(both[0].function, both[0].file, line, "shared", is_write, **row))
+            made.append(LineCount(both[0].function, both[0].file, line, "LDS", "shared", is_write, **row))
         return tuple(made)
 
     def why(lines: tuple[LineCount, ...]) -> set[str]:

@@ -110,17 +110,22 @@ def before_calls(assembly: Assembly) -> list[tuple[str, str]]:
     ]
 
 
+def own(line: int, is_write: bool, nbytes: int) -> Site:
+    """An access that the kernel makes itself."""
+    return Site("work.cu", line, is_write, nbytes, "work.cu", line)
+
+
 def test_x86_elf() -> None:
     assembly = made(X86_ELF)
     assert assembly.sites[1:] == (
-        Site("work.cu", 3, False, 4),  # inlined from a header: of the line that it is used on
-        Site("work.cu", 4, True, 8),
-        Site("work.cu", 6, False, 1),  # of no line of its own: of the next
-        Site("work.cu", 6, False, 4),  # a copy reads
-        Site("work.cu", 6, True, 4),  # and writes
-        Site("work.cu", 6, True, 4),
-        Site("work.cu", 6, False, 4),
-        Site("work.cu", 6, True, 16),
+        own(3, False, 4),  # inlined from a header: of the line that it is used on
+        own(4, True, 8),
+        own(6, False, 1),  # of no line of its own: of the next
+        own(6, False, 4),  # a copy reads
+        own(6, True, 4),  # and writes
+        own(6, True, 4),
+        own(6, False, 4),
+        own(6, True, 16),
     )
     assert before_calls(assembly) == [
         ("movl\t$1, %esi", "call __tsan_read4"),
@@ -146,10 +151,10 @@ def test_x86_elf() -> None:
 def test_arm_elf() -> None:
     assembly = made(ARM_ELF, "arm64")
     assert assembly.sites[1:] == (
-        Site("work.cu", 7, False, 16),
-        Site("work.cu", 8, True, 4),
-        Site("work.cu", 9, True, 4),
-        Site("work.cu", 10, True, 2),
+        own(7, False, 16),
+        own(8, True, 4),
+        own(9, True, 4),
+        own(10, True, 2),
     )
     assert before_calls(assembly) == [
         ("movz\tw1, #1", "bl __tsan_read16"),
@@ -164,7 +169,7 @@ def test_arm_elf() -> None:
 def test_arm_macho() -> None:
     assembly = made(ARM_MACHO, "arm64", is_macho=True)
     assert assembly.sites[1:] == (
-        Site("work.cu", 2, False, 8), Site("work.cu", 3, True, 4), Site("work.cu", 3, True, 4),
+        own(2, False, 8), own(3, True, 4), own(3, True, 4),
     )  # fmt: skip
     assert before_calls(assembly) == [
         ("movz\tw1, #1", "bl ___tsan_read8"),
