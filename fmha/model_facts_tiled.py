@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from fmha.model_facts import Blind, Constant
 
-# Measured with a loop of nothing but mma.sync on an H200: 580 of wgmma's 989 TFLOP/s in bf16 with four warps a
-# scheduler, 555 with two, 484 with one.
+# A first loop of nothing but mma.sync reached 580 of wgmma's 989 TFLOP/s in bf16 on an H200 with four warps a scheduler,
+# 555 with two, 484 with one. Everything below was chosen with these, and the blind comparisons made; so they stay, though
+# `bench --peak` has reached 650 since: what the constants of a visit hold is a little too small for it.
 _MMA_TFLOPS, _WGMMA_TFLOPS = 580.0, 989.0
 MMA_OF_PEAK = {"9": _MMA_TFLOPS / _WGMMA_TFLOPS, "10": _MMA_TFLOPS / _WGMMA_TFLOPS}  # by compute capability; else 1
 MMA_BY_WARPS = ((1.0, 484 / _MMA_TFLOPS), (2.0, 555 / _MMA_TFLOPS), (4.0, 1.0))
@@ -25,7 +26,8 @@ FITTED_TILED: tuple[Constant, ...] = (
         "mma.sync, of the peak of the matrix units",
         f"{100 * _MMA_TFLOPS / _WGMMA_TFLOPS:.0f} % on Hopper ({100 * 555 / _WGMMA_TFLOPS:.0f} % with two warps a "
         "scheduler), all of it before",
-        "measured on an H200 with nothing else in the loop; for Blackwell's data center GPUs assumed as on Hopper",
+        "a first loop of nothing else on an H200 (`bench --peak` has reached 66 % since; the constants below were chosen "
+        "with this); for Blackwell's data center GPUs assumed as on Hopper",
     ),
     Constant("clocks of a visit beside its instructions", f"{VISIT_CLOCKS:g} x 2 / warps a scheduler", _TWELVE),
     Constant("clocks of a block beside its visits", f"{BLOCK_CLOCKS:g} x 2 / warps a scheduler", _TWELVE),
@@ -79,7 +81,7 @@ LOWEST_RANKING = 0.9  # of tile sizes of kernel 12, Spearman's rank correlation 
 
 # The confrontation with what was recorded when all of this was fixed, and no number was changed afterwards: times of
 # kernels 03 to 13 in the ladder (`fmha.ladder.shipped`), and of kernel 12 with 16 tile sizes (`fmha.tilemap.sweeps`).
-LATER = Blind("time", 0.15, 188, 196, 0.03, 0.18)
+LATER = Blind("time", 0.15, 188, 196, 0.03, 0.17)
 SWEEP, SWEEP_RANKING = Blind("time", 0.15, 16, 16, 0.02, 0.12), 0.956
 # Largest errors of bytes in 22 of those runs, which were counted: by kernels.
 LATER_DRAM, LATER_L2 = 0.08, {"03 to 05": 0.14, "06 to 09": 0.69, "10 to 13": 0.09}
