@@ -1,6 +1,7 @@
 """A time-stamped run beside the model's: one event table with two clocks, and how far the model's is off.
 
-Predicted is what `fmha.timeline` says of the same blocks on the same SMs, as many on an SM at once as ran there.
+Predicted is what `fmha.timeline` says of the same blocks on the same SMs, as many on an SM at once as ran there and in
+the order of that kernel; where it loads while it computes, with the next tiles loaded under computation.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from fmha.hardware import GPUS, DriverFacts, Gpu, from_driver
 from fmha.kernels import KERNELS, Kernel
 from fmha.problem import Problem, Tiling
 from fmha.spans import Blocks, blocks_of
-from fmha.stamps import Stamps, stamped_events
+from fmha.stamp_events import stamped_events
+from fmha.stamps import Stamps
 from fmha.timeline import MAX_BLOCKS_PER_SM, clock
 from fmha.units import format_count
+from fmha.visit_costs import LONGEST_FIRST
 
+_IS_LOAD = np.array([phase.is_load for phase in PHASES])
 _STEP_US = 0.1  # of the time that SMs share: 32 ns on an H200
 
 
@@ -139,7 +143,11 @@ def predicted(run: AsRun) -> NDArray[np.void]:
     if gpu is None:
         raise FmhaError("the recording does not tell the peaks of its GPU, so nothing can be predicted for it.")
     p, places = run.problem, min(run.blocks.lanes, MAX_BLOCKS_PER_SM)
-    return clock(emit(p, run.tiling), gpu, p.dtype, run.sms, blocks_per_sm=places, copy=False)
+    order = "heavy-first" if run.stamps.facts["kernel"] in LONGEST_FIRST else "head-major"
+    return clock(
+        emit(p, run.tiling), gpu, p.dtype, run.sms, block_order=order, blocks_per_sm=places, stages=run.blocks.tracks,
+        copy=False,
+    )  # fmt: skip
 
 
 def calibrated_us(run: AsRun) -> float | None:
@@ -234,7 +242,20 @@ def part(run: AsRun, most_visits: int, most_sms: int) -> Part | None:
     start = float(events["t0"].min())
     events["t0"] -= start
     events["t1"] -= start
-    return Part(found, len(numbers), events, found * per_head)
+    shown_events = events if run.blocks.tracks == 1 else in_a_row(events)
+    return Part(found, len(numbers), shown_events, found * per_head)
+
+
+def in_a_row(events: NDArray[np.void]) -> NDArray[np.void]:
+    """The same events, none before the one above it has ended: what was loaded under computation arrives where the
+    worker waited for it, and its own loading ends where the next event begins."""
+    made = events.copy()
+    new = np.append(True, np.diff(made["worker"]) != 0)
+    late = np.append(False, made["t0"][1:] < made["t1"][:-1]) & ~new & _IS_LOAD[made["phase"]]
+    made["t0"][late] = made["t1"][late]
+    until = np.where(np.append(new[1:], True), made["t1"], np.append(made["t0"][1:], 0.0))
+    made["t1"] = np.where(_IS_LOAD[made["phase"]], np.minimum(made["t1"], np.maximum(until, made["t0"])), made["t1"])
+    return made
 
 
 def _one_at_a_time(sm: NDArray[Any], t0: Floats, t1: Floats, slack: float) -> bool:
@@ -244,4 +265,7 @@ def _one_at_a_time(sm: NDArray[Any], t0: Floats, t1: Floats, slack: float) -> bo
     return not (same & (t0[order][1:] < t1[order][:-1] - slack)).any()
 
 
-__all__ = ["AsRun", "Part", "Spread", "as_run", "calibrated_us", "part", "predicted", "spread_of", "stretched", "title"]
+__all__ = [
+    "AsRun", "Part", "Spread", "as_run", "calibrated_us", "in_a_row", "part", "predicted", "spread_of", "stretched",
+    "title",
+]  # fmt: skip

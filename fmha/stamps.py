@@ -1,4 +1,4 @@
-"""Time stamps of a kernel: where they go in its source, and what they say, as an event table.
+"""Time stamps of a kernel: where they go in its source, and how they are read.
 
 A stamp is put where each phase comment of the source stands, when it is built for that, so that the source itself
 stays as it is. A block's first thread writes, at every stamp, its SM's clock and the number of the phase; at the
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmha.errors import InputError
-from fmha.events import CODE, emit
-from fmha.phases import Phase, groups, phases
+from fmha.phases import phases
 from fmha.problem import Problem, Tiling
 from fmha.units import ceil_div
 
@@ -26,8 +25,6 @@ _MASK = (1 << 56) - 1
 _LONG = 1000  # steps of the shared time: a block that lasts longer is measured by it
 # No kernel here names more in its loop over tiles, in a loop over rows inside it, and around both.
 _PHASES_A_VISIT, _PHASES_A_ROW, _PHASES_BESIDE = 4, 4, 8
-_OTHER = "the time stamps do not fit the kernel's source: they were recorded with another one."
-
 _PARAMETERS = ", unsigned long long* fmha_stamps, int fmha_room) {"
 _PRELUDE = """\
 #ifdef FMHA_ON_CPU
@@ -91,7 +88,7 @@ def room_for(problem: Problem, tiling: Tiling, threads: int) -> int:
 
 @dataclass(frozen=True)
 class Stamps:
-    """A time-stamped run. Workers are thread blocks, in the order of their numbers.
+    """A time-stamped run. Workers are thread blocks, in the order of heads and Q tiles.
 
     sm [workers]; begin_us, end_us [workers]: on one clock for all, from 0; first [workers + 1]: where each worker's
     stamps begin in `at_us` (microseconds on that clock) and `phase` (index into the phases of the source). facts:
@@ -117,13 +114,19 @@ class Stamps:
         return Tiling(**self.facts["tiling"])
 
 
-def read_stamps(words: NDArray[np.uint64], workers: int, facts: Mapping[str, Any]) -> Stamps:
-    """Stamps from the buffer that a stamped kernel filled: [workers, HEAD + room].
+def read_stamps(
+    words: NDArray[np.uint64], workers: int, facts: Mapping[str, Any], *, last_first: bool = False
+) -> Stamps:
+    """Stamps from the buffer that a stamped kernel filled: [blocks, HEAD + room]. last_first: blocks take the Q tiles
+    of a head from the last to the first.
 
     Raises:
         InputError: a block that did not end, or had more phases than there was room for.
     """
     table = words.reshape(workers, -1)
+    if last_first:
+        Tr = Tiling(**facts["tiling"]).Tr(Problem(**facts["problem"]))
+        table = table.reshape(-1, Tr, table.shape[1])[:, ::-1].reshape(table.shape)
     counts = table[:, 5].astype(np.int64)
     if (table[:, 3] < table[:, 1]).any() or (counts < 0).any() or (counts >= table.shape[1] - HEAD).any():
         raise InputError("the time stamps are not whole: a block did not end, or had no room for all its phases.")
@@ -154,77 +157,11 @@ def _step_us(times: NDArray[np.float64]) -> float:
     return float(steps.min()) if len(steps) else 1e-3
 
 
-def stamped_events(stamps: Stamps, source: str | None = None) -> NDArray[np.void]:
-    """The event table of a time-stamped run: the simulator's rows with the measured `t0`, `t1` (µs) and `sm`.
-
-    source: whose comments name the phases; None: their names are in the facts.
-
-    A phase that the table splits (K and V are loaded in one) is divided by bytes. One that a visit comes back to, row
-    by row, is told once, as long as all its turns together. SMs are numbered from 0 in the order of their own numbers,
-    without those that had nothing to do.
-
-    Raises:
-        InputError: the phases do not follow one another as the simulator's events do.
-    """
-    problem, tiling = stamps.problem, stamps.tiling
-    table = emit(problem, tiling)
-    found = phases("\n".join(f"// {maths}" for maths in stamps.facts["phases"]) if source is None else source)
-    if len(stamps.phase) and int(stamps.phase.max()) >= len(found):
-        raise InputError(_OTHER)
-    codes = [_codes(phase) for phase in found]
-    # What the table knows no phase for (LSE) belongs to what was before it.
-    kept = np.flatnonzero(np.array([bool(code) for code in codes])[stamps.phase])
-    worker = np.searchsorted(stamps.first, kept, side="right") - 1
-    until = np.append(stamps.at_us[kept][1:], 0.0)
-    is_last = np.append(worker[1:] != worker[:-1], True)
-    until[is_last] = stamps.end_us[worker[is_last]]
-
-    opens_visit = np.array(["load_K" in code for code in codes])[stamps.phase[kept]]
-    part = np.array(groups(found))[stamps.phase[kept]]
-    turn = np.stack([worker, np.cumsum(opens_visit), part], 1)
-    _, first, same = np.unique(turn, axis=0, return_index=True, return_inverse=True)
-    length = np.bincount(same.ravel(), until - stamps.at_us[kept], len(first))
-    order = np.argsort(first)
-    first, length = first[order], length[order]
-    ahead = np.cumsum(length) - length
-    opening = np.searchsorted(worker[first], worker[first])  # of each worker
-    start = stamps.at_us[kept][first[opening]] + ahead - ahead[opening]
-
-    phase = stamps.phase[kept][first]
-    span_of = np.repeat(np.arange(len(first)), [len(codes[p]) for p in phase])
-    wanted = np.array([CODE[code] for p in phase for code in codes[p]], np.uint8)
-    if (
-        len(wanted) != len(table)
-        or (wanted != table["phase"]).any()
-        or (worker[first][span_of] != table["worker"]).any()
-    ):
-        raise InputError(_OTHER)
-    weight = np.maximum(table["nbytes"].astype(np.float64), 1.0)
-    total = np.bincount(span_of, weight, len(first))
-    before = np.cumsum(weight) - weight
-    opens = np.searchsorted(span_of, span_of)
-    offset = before - before[opens]
-    table["t0"] = start[span_of] + length[span_of] * offset / total[span_of]
-    table["t1"] = table["t0"] + length[span_of] * weight / total[span_of]
-    table["sm"] = np.searchsorted(np.unique(stamps.sm), stamps.sm)[table["worker"]]
-    return table
-
-
-def _codes(phase: Phase) -> tuple[str, ...]:
-    """The phases of the event table that one of the source's stands for."""
-    if phase.code == "normalize":
-        return ("normalize", "store_O")
-    if phase.code is not None:
-        return (phase.code,)
-    loads = {"Qi": "load_Q", "Kj": "load_K", "Vj": "load_V"}
-    return tuple(loads[name] for name in phase.names if name in loads)
-
-
 def as_facts(problem: Problem, tiling: Tiling, **more: Any) -> dict[str, Any]:
     """Facts of a recording that JSON can hold."""
     return {"problem": asdict(problem), "tiling": asdict(tiling), **more}
 
 
 __all__ = [
-    "BUFFER", "HEAD", "Stamps", "as_facts", "read_stamps", "room_for", "stamped", "stamped_events",
+    "BUFFER", "HEAD", "Stamps", "as_facts", "read_stamps", "room_for", "stamped",
 ]  # fmt: skip

@@ -19,7 +19,9 @@ from fmha.inputs import load
 from fmha.kernels import Kernel, included
 from fmha.phases import phases
 from fmha.problem import Problem, Tiling
-from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped, stamped_events
+from fmha.stamp_events import stamped_events
+from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped
+from fmha.visit_costs import LONGEST_FIRST
 
 _BUDGET = 1 << 22  # scores that are compared in float64
 
@@ -86,20 +88,20 @@ def stamp(
         input=input_name, seed=seed,
         stamped_us=times[0].median_us if times[0] else None, plain_us=times[1].median_us if times[1] else None,
     )  # fmt: skip
-    return checked(read_stamps(words, launch.grid, facts))
+    return checked(read_stamps(words, launch.grid, facts, last_first=kernel.number in LONGEST_FIRST))
 
 
 def checked(made: Stamps) -> Stamps:
     """The same, if its phases make up the event table.
 
     Raises:
-        ProblemError: they do not: the kernel does several of them at once.
+        ProblemError: they do not.
     """
     try:
         stamped_events(made)
     except InputError:
         raise ProblemError(
-            f"kernel {made.facts['kernel']} does not do one phase after another (it loads while it computes), so its "
-            "time stamps make no timeline: record one of kernels 02 to 06."
+            f"kernel {made.facts['kernel']} does not go through its phases in the order of the events, so its time "
+            "stamps make no timeline: record one of kernels 02 to 13."
         ) from None
     return made

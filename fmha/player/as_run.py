@@ -59,8 +59,11 @@ def play(run: AsRun) -> tuple[scene.Played, str]:
     every = f"all {shown.workers}" if shown.heads == p.H else f"the first {shown.workers} of {len(run.blocks)}"
     beside = f", up to {run.blocks.lanes} at once" if run.blocks.lanes > 1 else ""
     others = "" if shown.heads == p.H else f" Others that these SMs had{beside} are left out."
+    ahead = (
+        "" if run.blocks.tracks == 1 else " Tiles loaded under computation are shown where the kernel waits for them."
+    )
     said = (
-        f"As run: when each phase began on the GPU, by time stamps; bytes and numbers are the simulator's. "
+        f"As run: when each phase began on the GPU, by time stamps; bytes and numbers are the simulator's.{ahead} "
         f"{every[0].upper()}{every[1:]} workers are shown, on {shown.sms} of the {used} SMs that had one (the GPU has "
         f"{run.sms}), numbered here from 0.{others} The simple cost says {format_time_us(model)} for them, the GPU "
         f"took {format_time_us(took)}: {format_ratio(took / model)}. Naive attention was not recorded: its clock is "
