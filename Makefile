@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PORT ?=
 ADDRESS ?=
+WATCH ?=
 OUT ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +25,7 @@ help:
 
 run: setup
 	@$(MAKE) --no-print-directory gpu
-	$(BIN)/python -m streamlit run app.py $(if $(PORT),--server.port $(PORT)) $(if $(ADDRESS),--server.address $(ADDRESS))
+	$(BIN)/python -m streamlit run app.py $(if $(PORT),--server.port $(PORT)) $(if $(ADDRESS),--server.address $(ADDRESS)) $(if $(WATCH),--server.fileWatcherType $(WATCH))
 
 setup: $(VENV)/.run-stamp
 setup-test: $(VENV)/.test-stamp
@@ -38,6 +39,7 @@ $(BIN)/python:
 $(VENV)/.run-stamp: requirements.txt | $(BIN)/python
 	@echo "Installing requirements.txt (once) ..."
 	@$(PIP) install -r requirements.txt
+	@$(BIN)/python -m compileall -q fmha || true
 	@touch $@
 
 $(VENV)/.test-stamp: .ci/requirements-test.txt $(VENV)/.run-stamp

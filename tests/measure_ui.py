@@ -25,6 +25,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.support import ARGS, ROOT, Visit, serve
 from tests.tools import find_chromium
 
+WARM_MS = 4000  # after the first picture the server imports what the other pages need
 SIZES = {"1280x800": (1280, 800), "1920x1080": (1920, 1080)}
 # name -> settings in the URL, most KiB of payload, most ms of a change (median, 95th percentile), of a frame
 # (95th percentile; while telling Python the step)
@@ -207,7 +208,7 @@ def main() -> int:
         rows = measure_starts(browser, args.repeats)
         if not args.starts_only:
             with serve() as base:
-                Visit(browser.new_page(), base).open("/")  # from here on the server is warm
+                Visit(browser.new_page(), base).open("/").page.wait_for_timeout(WARM_MS)
                 rows += measure_first_pictures(browser, base, args.repeats)
                 if not args.pages_only:
                     rows += measure_player(browser, base, args.changes, args.seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from fmha.lecture.errors import DeckError
 from fmha.lecture.pictures import SETTING_NAMES, Picture, Setting
 from fmha.lecture.questions import Answer, Question, answer, changed
 from fmha.presenter.component import whole
-from fmha.ui import controls
+from fmha.ui import controls, lecture_pictures
 from fmha.ui.lecture_pictures import resolved
 from fmha.ui.page import plain
 from fmha.ui.parameters import Choice, Flag, Numbers, Range, Text, Value
@@ -196,6 +197,20 @@ def _loaded(path: str, _stamp: tuple[int, int]) -> Deck:
     return library.load(library.Path(path))
 
 
+def _stored(file: library.Path) -> Deck:
+    """A deck that lies in a folder, as long as its file stays the same."""
+    stat = file.stat()
+    return _loaded(str(file), (stat.st_mtime_ns, stat.st_size))
+
+
+def rehearse() -> None:
+    """Read the first deck and compute its first picture, before anybody asks for them. What cannot be is said when
+    somebody does."""
+    with suppress(FmhaError, DeckError, OSError):
+        first = _stored(library.decks()[library.FIRST]).steps[0]
+        lecture_pictures.rehearse(first.picture, first.settings)
+
+
 def choose_deck() -> tuple[str, Deck | None]:
     """The deck in the link, or the uploaded one; its name, and None where it cannot be shown (it is said why)."""
     now = sitting()
@@ -207,8 +222,7 @@ def choose_deck() -> tuple[str, Deck | None]:
     try:
         if now.uploaded is not None:
             return f"upload {now.uploaded[0]}", _parsed(now.uploaded[1])
-        stat = found[name].stat()
-        return name, _loaded(str(found[name]), (stat.st_mtime_ns, stat.st_size))
+        return name, _stored(found[name])
     except (DeckError, OSError) as wrong:
         what = now.uploaded[0] if now.uploaded else name
         reason = _sentence(wrong) if isinstance(wrong, DeckError) else "Its file is gone."

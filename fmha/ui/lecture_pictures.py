@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import streamlit as st
@@ -11,11 +12,14 @@ from fmha.picture.book import parts
 from fmha.picture.parts import Beside, Chart, Drawing, Maths, Note, Origin, Part, Player, Words
 from fmha.ui import cards, charts, lecture_player
 from fmha.ui.this_gpu import default_gpu
+from fmha.ui.warm import whole_libraries
+
+PLAYER = "player"  # the picture that needs no figure
 
 
-def resolved(settings: Settings) -> dict[str, Any]:
-    """The settings with the GPU named."""
-    own = {"gpu": default_gpu()} if settings.get("gpu") == OWN_GPU else {}
+def resolved(settings: Settings, session: MutableMapping[str, Any] | None = None) -> dict[str, Any]:
+    """The settings with the GPU named: the visitor's, or that of another `session`."""
+    own = {"gpu": default_gpu(session=session)} if settings.get("gpu") == OWN_GPU else {}
     return dict(settings) | own
 
 
@@ -25,8 +29,20 @@ def draw(picture: Picture, settings: Settings, key: str) -> None:
     Raises:
         FmhaError: these settings cannot be.
     """
+    if picture.name != PLAYER:
+        whole_libraries()
     for part in parts(picture, resolved(settings)):
         _show(part, key)
+
+
+def rehearse(picture: Picture, settings: Settings) -> None:
+    """Compute what a picture that is a player will show, before anybody asks for it.
+
+    Raises:
+        FmhaError: these settings cannot be.
+    """
+    if picture.name == PLAYER:
+        lecture_player.rehearse(resolved(settings, {}))
 
 
 def _show(part: Part, key: str) -> None:
@@ -51,4 +67,4 @@ def _show(part: Part, key: str) -> None:
                     _show(one, key)
 
 
-__all__ = ["draw", "resolved"]
+__all__ = ["draw", "rehearse", "resolved"]

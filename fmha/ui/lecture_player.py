@@ -34,24 +34,42 @@ def draw(settings: Settings, key: str) -> None:
     Raises:
         LimitError: more tiles than the player shows.
     """
+    _mount(*_named(settings), key)
+
+
+def rehearse(settings: Settings) -> None:
+    """Compute what `draw` will show, before anybody asks for it.
+
+    Raises:
+        FmhaError: these settings cannot be.
+    """
+    _blob(*_named(settings), None)
+
+
+def _named(settings: Settings) -> tuple[Asked, bool, dict[str, Any]]:
+    """The run, whether naive attention races against it, and the moment that it stands at."""
     s: dict[str, Any] = dict(settings)
-    _mount(asked(s), bool(s["race"]), {name: s[name] for name in ("phase", "Q_tile", "KV_tile", "row")}, key)
+    return asked(s), bool(s["race"]), {name: s[name] for name in ("phase", "Q_tile", "KV_tile", "row")}
 
 
 @st.fragment
 def _mount(wanted: Asked, race: bool, moment: dict[str, Any], key: str) -> None:
     with explained_errors():
-        now = _played(wanted)
-        run = now.run
-        stands = prepared(run, moment)
+        blob = _blob(wanted, race, moment, key)
+    player(blob, key=key)
+
+
+def _blob(wanted: Asked, race: bool, moment: dict[str, Any], key: str | None) -> bytes:
+    """What the player gets. key: whose choice counts; None: nobody has chosen yet."""
+    now = _played(wanted)
+    run = now.run
+    stands = prepared(run, moment)
     start = None if stands is None else (stands.event, stands.row, stands.col, False)
-    at = _chosen(key, run, now.sms)
+    at = _chosen(key, run, now.sms) if key is not None else None
     event, sm = at if at is not None else (stands.event, stands.sm) if stands is not None else (0, 0)
     row = run.events[event]
     tile = (int(row["h"]), int(row["i"])) if row["i"] >= 0 and row["sm"] == sm else None
-    with explained_errors():
-        blob = _payload((wanted, race), now, sm, tile, race, start)
-    player(blob, key=key)
+    return _payload((wanted, race), now, sm, tile, race, start)
 
 
 def _chosen(key: str, run: Run, sms: int) -> tuple[int, int] | None:
@@ -64,4 +82,4 @@ def _chosen(key: str, run: Run, sms: int) -> tuple[int, int] | None:
     return (event, sm) if 0 <= event < len(run.events) and 0 <= sm < sms else None
 
 
-__all__ = ["draw"]
+__all__ = ["draw", "rehearse"]

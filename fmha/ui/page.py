@@ -10,6 +10,7 @@ import streamlit as st
 
 from fmha.errors import FmhaError
 from fmha.ui import assets, words_marks
+from fmha.ui.warm import whole_libraries
 
 # Less air above the title, and on a phone less at the sides.
 _STYLE = (
@@ -34,8 +35,13 @@ h2 { font-size: 1.5rem !important; }
 )
 
 
-def page(title: str, idea: str) -> None:
-    """Begin a page: the window's title, the heading, and the page's one idea in one or two sentences (Markdown)."""
+def page(title: str, idea: str, *, makes_figures: bool = True) -> None:
+    """Begin a page: the window's title, the heading, and the page's one idea in one or two sentences (Markdown).
+
+    makes_figures: False for a page that calls `warm.whole_libraries` itself before a figure.
+    """
+    if makes_figures:
+        whole_libraries()
     st.set_page_config(page_title=f"{title} - FMHA Lab", page_icon="🧮", layout="wide")
     st.html(_STYLE)
     st.title(title, anchor=False)
