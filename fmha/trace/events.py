@@ -1,8 +1,8 @@
 """The event table of a traced run: the same columns as the simulator's, filled from what a kernel did.
 
 Nothing of the schedule is assumed. A worker's batch entry, head and Q tile follow from the rows of O that it wrote, the
-K/V tile of a visit from the rows of K that were read, the phase from the source's comments, bytes and FLOPs from
-counting.
+K/V tile of a load from the rows that were read, that of a computation from the rows of K read before the last barrier,
+the phase from the source's comments, bytes and FLOPs from counting.
 """
 
 from __future__ import annotations
@@ -133,24 +133,36 @@ def _table(trace: Trace, steps: NDArray[np.void]) -> NDArray[np.void]:
     b, h = np.divmod(head, problem.H)
     i = row // tiling.Br
 
-    read = _first_row(trace, "K", is_write=False, row_bytes=row_bytes)
-    tile = np.full((blocks, int(trace.raw.intervals["interval"].max()) + 1), -1)
-    tile[read["block"], read["interval"]] = read["row"] % problem.Nk // tiling.Bc
-    last = np.maximum.accumulate(np.where(tile >= 0, np.arange(tile.shape[1]), -1), axis=1)
-    j = np.take_along_axis(tile, np.maximum(last, 0), axis=1)
-    first = np.take_along_axis(tile, np.argmax(tile >= 0, axis=1)[:, None], axis=1)
+    tile = {name: _tiles(trace, name, blocks) for name in ("K", "V")}
+    read = np.where(tile["K"] >= 0, np.arange(tile["K"].shape[1]), -1)
+    # What is computed with is there since a barrier: of a tile that is read meanwhile, only later intervals know.
+    last = np.pad(np.maximum.accumulate(read, axis=1)[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+    j = np.take_along_axis(tile["K"], np.maximum(last, 0), axis=1)
+    first = np.take_along_axis(tile["K"], np.argmax(tile["K"] >= 0, axis=1)[:, None], axis=1)
     j = np.where(last >= 0, j, first)  # what comes before the first visit belongs to it
 
     out = np.zeros(len(steps), EVENT)
     block, code = steps["block"], steps["code"]
     out["worker"], out["sm"], out["phase"] = block, -1, code
     out["b"], out["h"], out["i"], out["j"] = b[block], h[block], i[block], j[block, steps["interval"]]
+    for name, tiles in tile.items():
+        mine = code == CODE[f"load_{name}"]
+        out["j"][mine] = tiles[block, steps["interval"]][mine]
     out["tensor"] = np.array([TENSORS.index(phase.tensor) for phase in PHASES])[code]
     out["src"] = np.array([phase.src for phase in PHASES])[code]
     out["dst"] = np.array([phase.dst for phase in PHASES])[code]
     for name in ("nbytes", "flops", "vector_flops"):
         out[name] = steps[name]
     return out
+
+
+def _tiles(trace: Trace, tensor: str, blocks: int) -> Ints:
+    """The K/V tile whose rows of `tensor` each interval read: [blocks, intervals], -1 where it read none."""
+    problem = trace.problem
+    read = _first_row(trace, tensor, is_write=False, row_bytes=problem.d * problem.itemsize)
+    tile = np.full((blocks, int(trace.raw.intervals["interval"].max()) + 1), -1)
+    tile[read["block"], read["interval"]] = read["row"] % problem.Nk // trace.tiling.Bc
+    return tile
 
 
 _ROW = np.dtype([("block", "i8"), ("interval", "i8"), ("row", "i8")])

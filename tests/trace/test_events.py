@@ -43,6 +43,18 @@ def test_what_moved_when_and_by_whom_is_what_the_simulator_says(
     assert (table["vector_flops"][table["phase"] == CODE["P"]] > 0).all()
 
 
+@pytest.mark.parametrize("number", ["03", "05", "06", "07", "08", "10", "12", "13"])
+def test_the_rungs_do_what_the_simulator_says_in_their_own_order(number: str, cache: Path) -> None:
+    """Tiles that are asked for under computation, by helpers, and blocks that take the last Q tile first included."""
+    kernel = KERNELS[number]
+    tiling = Tiling(*(kernel.tiles[-1] if kernel.tiles else (32, 16)))
+    for p in (Problem(N=130, d=16, H=2, causal="br"), Problem(Nq=40, Nk=100, d=16, lens_k=(77,))):
+        p = p.replace(dtype=kernel.dtypes[0])
+        table, wanted = events(traced(kernel, p, tiling, cache)), emit(p, tiling)
+        columns = ["h", "i", "j", "phase", "tensor", "src", "dst", "nbytes"]
+        assert np.array_equal(np.sort(table[columns], order=columns), np.sort(wanted[columns], order=columns))
+
+
 @slow
 @given(p=problems(most=2000), t=st.sampled_from(TILES))
 def test_shared_memory_holds_what_the_simulator_computes(p: Problem, t: tuple[int, int], cache: Path) -> None:
