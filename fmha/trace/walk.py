@@ -94,35 +94,64 @@ class Visit:
 
 
 def visits(trace: Trace, launch: int, block: int) -> tuple[Visit, ...]:
-    """The turns of one block: a new one begins where a barrier's line comes again."""
+    """The turns of one block. A visit of a tile ends with the interval in which it is added to O; in kernels without
+    tiles, and where no phase says so, a turn begins where a barrier's line comes again."""
     intervals = trace.raw.intervals
-    mine = intervals[(intervals["launch"] == launch) & (intervals["block"] == block)]
+    lines = intervals["line"][(intervals["launch"] == launch) & (intervals["block"] == block)].tolist()
+    if not lines:
+        return ()
+    rows = trace.raw.rows
+    rows = rows[(rows["launch"] == launch) & (rows["block"] == block)]
+    added = _intervals_of(trace, rows, launch, "O") if trace.kernel.tiled else []
+    starts = [0, *(interval + 1 for interval in added[:-1])] if added else _starts(lines)
+    ends = [*(start - 1 for start in starts[1:]), len(lines) - 1]
+    tiles = _tiles(trace, rows, launch, len(lines))
+    return tuple(
+        Visit(_tile(tiles, first, added[number] if added else last), first, last)
+        for number, (first, last) in enumerate(zip(starts, ends, strict=True))
+    )
+
+
+def _starts(lines: list[int]) -> list[int]:
+    """Where a barrier's line comes again."""
     starts, seen = [0], set[int]()
-    for index, line in enumerate(mine["line"].tolist()):
+    for index, line in enumerate(lines):
         if line and line in seen:
             starts.append(index)
             seen = set()
         seen.add(line)
-    if not len(mine):
-        return ()
-    ends = [*(start - 1 for start in starts[1:]), len(mine) - 1]
-    tiles = _tiles(trace, launch, block, len(mine))
-    return tuple(
-        Visit(next((t for t in tiles[first : last + 1] if t is not None), None), first, last)
-        for first, last in zip(starts, ends, strict=True)
-    )
+    return starts
 
 
-def _tiles(trace: Trace, launch: int, block: int, intervals: int) -> list[int | None]:
+def _intervals_of(trace: Trace, rows: NDArray[np.void], launch: int, code: str) -> list[int]:
+    """The intervals in which shared memory is read in a phase of the event table."""
+    sites, regions = trace.program.sites, trace.raw.regions[launch]
+    found = set()
+    for number, region, interval in {(int(r["site"]), int(r["region"]), int(r["interval"])) for r in rows}:
+        site = sites[number]
+        phase = phase_at(trace.phases, site.line) if site.file == trace.kernel.file else None
+        is_read = not site.is_write and region < len(regions) and regions[region].space == "shared"
+        if phase and phase.code == code and is_read:
+            found.add(interval)
+    return sorted(found)
+
+
+def _tile(tiles: list[int | None], first: int, last: int) -> int | None:
+    """The tile that intervals up to `last` work on: the one that was read before the last of them, or else in it, for
+    then the next one may be on its way."""
+    before = [tile for tile in tiles[:last] if tile is not None]
+    return before[-1] if before else tiles[last] if first <= last < len(tiles) else None
+
+
+def _tiles(trace: Trace, rows: NDArray[np.void], launch: int, intervals: int) -> list[int | None]:
     """The K/V tile whose rows of K each interval of a block reads."""
     found: list[int | None] = [None] * intervals
     if not trace.kernel.tiled:
         return found
-    rows, p = trace.raw.rows, trace.problem
+    p = trace.problem
     regions = trace.raw.regions[launch]
     number = next((n for n, region in enumerate(regions) if region.name == "K"), -1)
-    rows = rows[(rows["launch"] == launch) & (rows["block"] == block) & (rows["region"] == number)]
-    for row in rows:
+    for row in rows[rows["region"] == number]:
         key = (int(row["first"]) - regions[number].first) // (p.d * p.itemsize) % p.Nk
         found[int(row["interval"])] = key // trace.tiling.Bc
     return found

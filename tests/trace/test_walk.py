@@ -14,6 +14,7 @@ from fmha.trace import Detail, Trace
 from fmha.trace.lines import MEASURES, by_line
 from fmha.trace.walk import Stop, visits, walk
 from fmha.units import ceil_div
+from fmha.visit_costs import LONGEST_FIRST
 from tests.trace.support import line_of, traced
 
 RAGGED = Problem(N=50, d=33, H=2, causal="br")
@@ -76,15 +77,33 @@ def test_the_conflict_of_the_tutorials_kernel(cache: Path) -> None:
     assert loads.requests[0].element(5) == (0, 0, 32 + 96 // 64, 96 % 64 + 5), "block 1, warp 3: thread 101"
 
 
-def test_visits_are_those_of_the_tiles_that_the_mask_leaves(cache: Path) -> None:
-    run = traced(KERNELS["02"], RAGGED, Tiling(16, 8), cache, flops=False)
-    intervals = run.raw.intervals
+@pytest.mark.parametrize("number", ["02", "06", "07", "09", "10", "12", "13"])
+def test_visits_are_those_of_the_tiles_that_the_mask_leaves(number: str, cache: Path) -> None:
+    kernel = KERNELS[number]
+    p, t = fitting(kernel, Problem(N=150, d=33, H=2, causal="br"), Tiling(16, 8))
+    run = traced(kernel, p, t, cache, flops=False)
+    intervals, blocks = run.raw.intervals, t.Tr(p)
     for block in range(run.plan.launches[0].grid):
         turns = visits(run, 0, block)
-        last_row = min(16 * (block % 4) + 15, 49)
-        assert [turn.tile for turn in turns] == list(range(last_row // 8 + 1))
+        i = block % blocks if number not in LONGEST_FIRST else blocks - 1 - block % blocks
+        last_row = min(t.Br * (i + 1), p.Nq) - 1
+        assert [turn.tile for turn in turns] == list(range(last_row // t.Bc + 1))
         covered = [i for turn in turns for i in range(turn.first, turn.last + 1)]
         assert covered == list(range(int((intervals["block"] == block).sum())))
+
+
+@pytest.mark.parametrize("number", ["02", "07", "10", "13"])
+def test_a_visit_has_all_of_its_tiles_phases(number: str, cache: Path) -> None:
+    """Also where the next tile is asked for meanwhile: S, P and O of a tile stand in one visit."""
+    kernel = KERNELS[number]
+    p, t = fitting(kernel, Problem(N=100, d=33), Tiling(16, 8))
+    run = traced(kernel, p, t, cache, flops=False, blocks=[0], detail=Detail(0, 0, 0, 10_000))
+    turns = visits(run, 0, 0)
+    assert len(turns) == t.Tc(p)
+    for turn in turns:
+        codes = [stop.phase.code for stop in walk(run, 0, turn.first, turn.last) if stop.phase and stop.requests]
+        inside = [code for code in dict.fromkeys(codes) if code in ("S", "O")]
+        assert inside == ["S", "O"], (turn, codes)
 
 
 def test_a_warp_that_only_waits_is_told(cache: Path) -> None:
