@@ -11,6 +11,7 @@ from typing import Any
 
 from fmha import FmhaError, Problem, Tiling
 from fmha.cli import ladder, peak
+from fmha.cli.files import file_to_write
 from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
 from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, kernel_tiling, one_of_each, problem_from, whole
 from fmha.errors import GpuError
@@ -88,7 +89,8 @@ def run(options: argparse.Namespace) -> None:
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
     check_whole("repeats", options.repeats, 1, 10_000, FmhaError)
     check_whole("seed", options.seed, 0, 2**32 - 1, FmhaError)
-    _check_out(options.out)
+    if options.out is not None:
+        file_to_write(options.out, "timeline.npz" if options.timestamps else "recording.json")
     if options.peak:
         peak.run(options)
         return
@@ -184,17 +186,6 @@ def refuse_wrong(recording: Recording) -> None:
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise FmhaError(f"{wrong[0]}{more}; no time is recorded for a wrong result.")
-
-
-def _check_out(out: str | None) -> None:
-    """Refuse a file that cannot be written before minutes are spent on what goes into it."""
-    if not out:
-        return
-    path = Path(out).resolve()
-    if not path.parent.is_dir():
-        raise FmhaError(f"{path.parent} does not exist: make it, or choose another --out.")
-    if path.is_dir():
-        raise FmhaError(f"{path} is a folder: name a file in it, such as --out {Path(out) / 'recording.json'}.")
 
 
 def _check_sweep(options: argparse.Namespace) -> None:

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fmha import FmhaError, Inputs, Run, export, simulate
+from fmha.cli.files import file_to_write
 from fmha.cli.options import Parser, add_problem, add_tiling, tiling_from, whole
 from fmha.cli.simulate import TILES, add_inputs, inputs_from
 from fmha.errors import InputError
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.units import format_bytes
 
+
+class Format(NamedTuple):
+    """What a file holds, what writing it needs, and the endings of its name, the usual one first."""
+
+    what: str
+    needs: str
+    endings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.needs})" if self.needs else self.what
+
+
 FORMATS = {
-    "html": "the player as one file that plays in any browser and needs nothing else",
-    "gif": "the whole run as an animated picture (drawn by a Chromium or Chrome)",
-    "webm": "the whole run as a video (the same)",
-    "mp4": "the whole run as a video (the same, where that browser can write it)",
-    "png": "the moment at which the player opens (the same)",
-    "npz": "results and event table for NumPy",
-    "parquet": "the event table for pandas, Polars, DuckDB (needs pyarrow)",
-    "perfetto": "the event table as a trace: open it at ui.perfetto.dev or chrome://tracing",
+    "html": Format("the player as one file that plays in any browser and needs nothing else", "", ("html", "htm")),
+    "gif": Format("the whole run as an animated picture", "drawn by a Chromium or Chrome", ("gif",)),
+    "webm": Format("the whole run as a video", "the same", ("webm",)),
+    "mp4": Format("the whole run as a video", "the same, where that browser can write it", ("mp4",)),
+    "png": Format("the moment at which the player opens", "the same", ("png",)),
+    "npz": Format("results and event table for NumPy", "", ("npz",)),
+    "parquet": Format("the event table for pandas, Polars, DuckDB", "needs pyarrow", ("parquet",)),
+    "perfetto": Format(
+        "the event table as a trace: open it at ui.perfetto.dev or chrome://tracing", "", ("json", "perfetto")
+    ),
 }
 PLAYED = ("html", "gif", "webm", "mp4", "png")
-_SUFFIX = {"perfetto": "json"}
+_KIND_OF = {ending: kind for kind, known in FORMATS.items() for ending in known.endings}
 
 _WHAT = "Write a run as a file: the player, a film of it, or its event table."
 _EPILOG = f"""formats:
@@ -72,7 +87,8 @@ def run(options: argparse.Namespace) -> None:
         raise FmhaError(f"gpu={options.gpu[:40]!r} is not known: use one of {', '.join(GPUS)}.")
     if options.l2_kib is not None and options.l2_kib < 0:
         raise FmhaError(f"--l2-kib {options.l2_kib} was given: it must be 0 or more.")
-    path = Path(options.out or f"fmha-run.{_SUFFIX.get(kind, kind)}")
+    usual = f"fmha-run.{FORMATS[kind].endings[0]}"
+    path = Path(usual) if options.out is None else file_to_write(options.out, usual)
     problem, made = inputs_from(options)
     tiling = tiling_from(options, TILES.get(options.input, 32) if options.file is None else 32)
     done = simulate(
@@ -91,16 +107,29 @@ def run(options: argparse.Namespace) -> None:
         path.write_bytes(written)
     except OSError as error:
         raise InputError(f"{str(path)[:80]} cannot be written: {error.strerror or error}.") from None
-    print(f"written   {path}: {FORMATS[kind]}, {format_bytes(len(written))}")
+    print(f"written   {path}: {FORMATS[kind].what}, {format_bytes(len(written))}")
 
 
 def _kind(options: argparse.Namespace) -> str:
-    """The format that was asked for, or that the file's ending names."""
+    """The format that was asked for, or that the file's ending names.
+
+    Raises:
+        FmhaError: neither is known, or they are two.
+    """
     ending = Path(options.out or "").suffix.lstrip(".").lower()
-    kind = options.format or {"htm": "html", "json": "perfetto"}.get(ending, ending)
+    named = _KIND_OF.get(ending)
+    kind = options.format or named or ending
     if kind not in FORMATS:
-        asked = f"--format {kind[:20]!r} is not known" if kind else "no format was given"
+        if options.format or ending:
+            asked = f"--format {kind[:20]!r} is not known"
+        else:
+            asked = f"no format was given{'' if options.out is None else ', and --out has no ending that names one'}"
         raise FmhaError(f"{asked}: use --format with one of {', '.join(FORMATS)}.")
+    if named not in (None, kind):
+        raise FmhaError(
+            f"--format {kind} writes {FORMATS[kind].what}, and {Path(options.out).name[:60]} ends as {named} does: "
+            f"name a .{FORMATS[kind].endings[0]} file, or leave out --format."
+        )
     return str(kind)
 
 

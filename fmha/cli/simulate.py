@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fmha import FmhaError, Problem, Run, Tiling, load, reference, simulate
 from fmha.cli.arrays import read_npz
+from fmha.cli.files import file_to_write
 from fmha.cli.options import SHAPE, Parser, add_problem, add_tiling, describe, problem_from, tiling_from, whole
 from fmha.errors import InputError, LimitError
 from fmha.export.tables import RESULTS, about, npz
@@ -85,6 +86,8 @@ def run(options: argparse.Namespace) -> None:
         raise FmhaError(f"gpu={options.gpu[:40]!r} is not known: use one of {', '.join(GPUS)}.")
     if options.lse and options.order != "q-outer":
         raise FmhaError("--lse is for q-outer, which may store LSE: leave it out, or use --order q-outer.")
+    if options.npz is not None:
+        file_to_write(options.npz, "run.npz", "--npz")
     problem, made = inputs_from(options)
     tiling = tiling_from(options, TILES.get(options.input, 32) if options.file is None else 32)
     if options.json:

@@ -37,6 +37,8 @@ def run(options: argparse.Namespace) -> None:
         raise FmhaError(
             f"the site needs {missing.name}, which is not installed: pip install -r requirements.txt."
         ) from None
+    if not options.out:
+        raise FmhaError("--out is empty: name a folder, such as --out site, or leave it out.")
     written = build(Path(options.out))
     total = sum(path.stat().st_size for path in written)
     print(

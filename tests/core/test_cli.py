@@ -317,7 +317,7 @@ def test_zip_bomb_is_refused_by_its_size(tmp_path: Path, capsys: pytest.CaptureF
         ("simulate --N 100000 --Br 1000 --Bc 1000", "scores would take minutes"),
         ("simulate --N 16777216 --d 4096", "of memory, and 4.00 GiB is allowed"),
         ("simulate --N 9000 --json", "use --npz FILE"),
-        ("simulate --npz /nonexistent/folder/x.npz", "cannot be written"),
+        ("simulate --npz /nonexistent/folder/x.npz", "does not exist: make that folder"),
         ("simulate --input worked --file x.npz", "--input and --file were both given"),
         ("traffic --N " + "9" * 5000, "is not a whole number"),
         ("traffic --N 8 --order " + "x" * 5000, "is not known"),

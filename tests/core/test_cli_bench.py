@@ -58,6 +58,10 @@ def test_the_plan_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         ("bench --input sentence --N 64", "use d=32 and N up to 16"),
         ("bench --sweep --H 4 --Br 16", "--sweep chooses --H, --Br itself"),
         ("bench --sweep --kernel 01", "--sweep chooses --kernel itself"),
+        ("bench --out=", "--out is empty: name a file, such as --out recording.json"),
+        ("bench --timestamps --out new/", "new/ is a folder: name a file in it, such as --out new/timeline.npz"),
+        ("site --out=", "--out is empty: name a folder, such as --out site"),
+        ("simulate --N 8 --npz new/", "new/ is a folder: name a file in it, such as --npz new/run.npz"),
     ],
 )
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:

@@ -31,7 +31,8 @@ SMALL = ("--N", "40", "--d", "8", "--Br", "8", "--Bc", "8", "--sms", "4")
 def test_tables(order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for ending in ("npz", "parquet", "json"):
         assert run(*SMALL, "--order", order, "--out", str(tmp_path / f"run.{ending}")) == 0
-    assert capsys.readouterr().out.count("written") == 3
+    told = capsys.readouterr().out
+    assert told.count("written") == 3 and "(" not in told  # what a format needs is for the help
     problem, tiling = Problem(N=40, d=8), Tiling(8, 8)
     events = emit(problem, tiling, order)
     with np.load(tmp_path / "run.npz", allow_pickle=False) as file:
@@ -53,6 +54,12 @@ def test_the_format_decides_and_the_name_is_made_up_where_none_is_given(
     assert '<html lang="en" class="dark">' in (tmp_path / "fmha-run.html").read_text()
 
 
+def test_an_ending_of_no_format_is_the_readers_own(tmp_path: Path) -> None:
+    for name in ("run", "run.v2", "RUN.HTM"):
+        assert run(*SMALL, "--format", "html", "--out", str(tmp_path / name)) == 0
+        assert (tmp_path / name).read_text().startswith("<!DOCTYPE html>")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -65,8 +72,18 @@ def test_the_format_decides_and_the_name_is_made_up_where_none_is_given(
         (("--format", "npz", "--gpu", "Z80"), "gpu='Z80' is not known"),
         (("--format", "html", "--l2-kib", "-1"), "--l2-kib -1 was given: it must be 0 or more"),
         (("--format", "html", "--event", "100000"), "event=100000 is out of range"),
-        (("--format", "npz", "--out", "/no/such/folder/x.npz"), "cannot be written: No such file or directory"),
+        (("--format", "npz", "--out", "/no/such/folder/x.npz"), "/no/such/folder does not exist: make that folder"),
         (("--format", "html", "--input", "dream"), "input='dream' is not known"),
+        (
+            ("--format", "png", "--out", "a.gif"),
+            "writes the moment at which the player opens, and a.gif ends as gif does",
+        ),
+        (("--format", "perfetto", "--out", "a.npz"), "a.npz ends as npz does: name a .json file"),
+        (("--out", ""), "no format was given, and --out has no ending that names one"),
+        (("--out", "run"), "no format was given, and --out has no ending that names one"),
+        (("--format", "html", "--out", ""), "--out is empty: name a file, such as --out fmha-run.html"),
+        (("--out", "run.html/"), "run.html/ is a folder: name a file in it, such as --out run.html/fmha-run.html"),
+        (("--format", "html", "--out", "/"), "/ is a folder: name a file in it, such as --out /fmha-run.html"),
     ],
 )
 def test_refusals_are_one_line(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:

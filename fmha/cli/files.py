@@ -1,0 +1,31 @@
+"""Where a command writes: names that cannot be files are refused before minutes are spent on what goes into them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fmha.errors import FmhaError
+
+_SEPARATORS = tuple(s for s in (os.sep, os.altsep) if s)
+
+
+def file_to_write(name: str, example: str, option: str = "--out") -> Path:
+    """The file that an option names. example: a name that would do, such as "run.html".
+
+    Raises:
+        FmhaError: it is empty, a folder, or in a folder that does not exist.
+    """
+    if not name:
+        raise FmhaError(f"{option} is empty: name a file, such as {option} {example}, or leave it out.")
+    path = Path(name)
+    if name.endswith(_SEPARATORS) or path.resolve().is_dir():
+        raise FmhaError(f"{name[:80]} is a folder: name a file in it, such as {option} {path / example}.")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise FmhaError(f"{str(folder)[:80]} {what}: make that folder, or choose another {option}.")
+    return path
+
+
+__all__ = ["file_to_write"]
