@@ -205,13 +205,32 @@ def read_counts(run: Counted, folder: Path, facts: Mapping[str, Any]) -> LineCou
     return LineCounts(dict(facts), totals, tuple(lines))
 
 
+def read_facts(run: Counted, folder: Path) -> dict[str, Any]:
+    """What `keep_binary` wrote of a run.
+
+    Raises:
+        InputError: it is not there, or is something else.
+    """
+    path = folder / f"{name_of(run)}.facts.json"
+    try:
+        facts = json.loads(_text(path))
+    except json.JSONDecodeError:
+        facts = None
+    if not isinstance(facts, dict) or facts.get("kernel") != run.kernel.number:
+        raise InputError(f"{path} does not say what was run: profile it again.")
+    return facts
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): profile it first.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is no text: profile it again.") from None
 
 
 __all__ = [
-    "APART", "PAGES", "TOTALS", "count_lines", "keep_binary", "keep_pages", "name_of", "read_counts", "run_kept",
+    "APART", "PAGES", "TOTALS", "count_lines", "keep_binary", "keep_pages", "name_of", "read_counts", "read_facts",
+    "run_kept",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ python -m fmha.gpu.lines --out FOLDER --read-again
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 from fmha.errors import FmhaError, GpuError
 from fmha.gpu import counters
 from fmha.gpu.counters import Counted
-from fmha.gpu.line_profile import count_lines, keep_binary, keep_pages, name_of, read_counts, run_kept
+from fmha.gpu.line_profile import count_lines, keep_binary, keep_pages, name_of, read_counts, read_facts, run_kept
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import KERNELS, Kernel, kernel
 from fmha.problem import Problem, Tiling
@@ -68,8 +67,12 @@ def main(given: Sequence[str] | None = None) -> int:
             )
         options.out.mkdir(parents=True, exist_ok=True)
         failed = _read_all(runs, options.out) if options.read_again else _count_all(runs, options.out, options.device)
-    except (FmhaError, OSError) as error:
+    except FmhaError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        why = error.strerror or error
+        print(f"error: {options.out} cannot be written ({why}): choose another folder with --out.", file=sys.stderr)
         return 1
     return 1 if failed else 0
 
@@ -117,9 +120,8 @@ def _read_all(runs: Sequence[Counted], folder: Path) -> int:
     failed = 0
     for run in runs:
         try:
-            facts = json.loads((folder / f"{name_of(run)}.facts.json").read_text(encoding="utf-8"))
-            _say_one(run, folder, facts)
-        except (FmhaError, OSError, ValueError) as error:
+            _say_one(run, folder, read_facts(run, folder))
+        except FmhaError as error:
             failed += 1
             print(f"{name_of(run)}: {error}", file=sys.stderr, flush=True)
     return failed

@@ -119,6 +119,16 @@ def test_a_run_is_profiled_and_read(
     assert LineCounts.from_json((out / f"{name}.json").read_text()) == counts
     assert "2 rows, 16 sectors, 2 wavefronts" in capsys.readouterr().out
     assert lines.main(["--out", str(out), "--kernel", "03", "--read-again"]) == 1
+    assert "facts.json cannot be read (No such file or directory): profile it first." in capsys.readouterr().err
+    (out / f"{name}.facts.json").write_text("{")
+    assert lines.main(["--out", str(out), "--kernel", "02", "--read-again"]) == 1
+    assert "does not say what was run: profile it again." in capsys.readouterr().err
+    (out / f"{name}.facts.json").write_text(json.dumps(facts))
+    (out / f"{name}.source.csv").write_bytes(b"\xff\xfe")
+    assert lines.main(["--out", str(out), "--kernel", "02", "--read-again"]) == 1
+    assert "source.csv is no text: profile it again." in capsys.readouterr().err
+    assert lines.main(["--out", str(out / f"{name}.log"), "--read-again"]) == 1
+    assert "cannot be written (File exists): choose another folder with --out." in capsys.readouterr().err
     assert lines.main(["--out", str(out), "--kernel", "ten"]) == 1
     assert lines.main(["--out", str(out), "--kernel", "12"]) == 1
     assert "12 runs none of the counted problems, which are in fp32: choose" in capsys.readouterr().err
