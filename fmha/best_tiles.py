@@ -56,7 +56,7 @@ def candidates(kernel: Kernel, problem: Problem, gpu: Gpu) -> list[Tiling]:
     known = table().get(kernel.number, {}).get(problem.dtype, {})
     d = min((d for d in known if d >= problem.d), default=max(known, default=0))
     sides = dict.fromkeys([*known.get(d, ()), *kernel.tiles])
-    return [t for t in (Tiling(*pair) for pair in sides) if kernel.complaint(problem, t, gpu) is None]
+    return [t for t in (Tiling(*pair) for pair in sides) if kernel.can(problem, t, gpu)]
 
 
 def best(kernel: Kernel, problem: Problem, gpu: Gpu) -> Tiling:

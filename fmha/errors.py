@@ -5,6 +5,7 @@
     |-- TilingError       Br, Bc
     |-- InputError        arrays or input names that do not fit the problem
     |-- LimitError        asked for more than this machine should be made to hold
+    |   `-- TilesError    a kernel cannot have these tiles; what would do is added by the registry of kernels
     |-- GpuError          the GPU, its driver or its tools cannot do it
     |   `-- BuildError    a kernel could not be compiled
     |-- TraceError        a kernel could not be run on the CPU to its end
@@ -34,6 +35,10 @@ class InputError(FmhaError):
 
 class LimitError(FmhaError):
     """The request is well formed but too large."""
+
+
+class TilesError(LimitError):
+    """A kernel cannot have these tiles. The text says why, without a full stop; `Kernel.plan` adds which would do."""
 
 
 class SimulationError(FmhaError):

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fmha import plans, plans_tensor
-from fmha.errors import LimitError, ProblemError
+from fmha.errors import LimitError, ProblemError, TilesError
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.plan import MAX_BLOCKS, SECTOR, STRIDES, Argument, Launch, Plan, causal_offset
 from fmha.problem import Problem, Tiling
 from fmha.schedule import Order
+from fmha.tile_hints import hint
 from fmha.units import ceil_div
 
 SOURCES = Path(__file__).resolve().parent.parent / "cuda_src"
@@ -56,8 +57,15 @@ class Kernel:
 
         Raises:
             ProblemError: the kernel has no such dtype or head dimension. LimitError: more threads, shared memory or
-            blocks than the GPU allows.
+            blocks than the GPU allows; where other tiles would do, it names some.
         """
+        try:
+            return self._planned(problem, tiling, gpu, write_lse)
+        except TilesError as refused:
+            what = hint(self.planner, problem, tiling, gpu, write_lse)
+            raise LimitError(f"{refused}; {what}.") from None
+
+    def _planned(self, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
         if problem.dtype not in self.dtypes:
             raise ProblemError(
                 f"kernel {self.number} ({self.name}) computes in {' or '.join(self.dtypes)}, not in {problem.dtype}: "
@@ -99,6 +107,14 @@ class Kernel:
         except (ProblemError, LimitError) as error:
             return str(error)
         return None
+
+    def can(self, problem: Problem, tiling: Tiling, gpu: Gpu) -> bool:
+        """Whether it can, without the reason."""
+        try:
+            self._planned(problem, tiling, gpu, False)
+        except (ProblemError, LimitError):
+            return False
+        return True
 
     def source(self) -> str:
         """The text of the source file."""

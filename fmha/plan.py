@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fmha.errors import TilesError
+from fmha.hardware import Gpu
 from fmha.memory import Slot
 from fmha.problem import Problem, Tiling
 from fmha.traffic import Traffic
@@ -104,3 +106,17 @@ def slots(*shapes: tuple[str, tuple[int, ...]], itemsize: int = 4) -> tuple[Slot
 def slots_bytes(slots: tuple[Slot, ...]) -> int:
     """Bytes of all of them."""
     return slots[-1].offset + slots[-1].nbytes
+
+
+def check_smem(held: tuple[Slot, ...], tiling: Tiling, d: int, gpu: Gpu) -> None:
+    """Whether a block may have so much shared memory on this GPU.
+
+    Raises:
+        TilesError: it may not.
+    """
+    need = slots_bytes(held)
+    if need > gpu.smem_per_block_optin:
+        raise TilesError(
+            f"shared memory: Br={tiling.Br}, Bc={tiling.Bc}, d={d} needs {need / 1024:.1f} KiB; this GPU allows "
+            f"{gpu.smem_per_block_optin / 1024:.0f} KiB a block"
+        )

@@ -4,45 +4,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fmha.errors import LimitError
+from fmha.errors import TilesError
 from fmha.hardware import Gpu
-from fmha.memory import Slot, smem_bytes, smem_complaint, smem_layout
-from fmha.plan import FLOATS, STRIDES, Launch, Plan, causal_offset, padded, slots, slots_bytes
+from fmha.memory import Slot, smem_layout
+from fmha.plan import FLOATS, STRIDES, Launch, Plan, causal_offset, check_smem, padded, slots, slots_bytes
 from fmha.problem import Problem, Tiling
 from fmha.traffic import Traffic, closed_form
 from fmha.units import ceil_div
 
 
-def _threads(tiling: Tiling, d: int, gpu: Gpu) -> int:
-    """One thread for each element of Sij, or a LimitError that names tiles which fit in every way."""
+def _threads(tiling: Tiling, gpu: Gpu) -> int:
+    """One thread for each element of Sij, if a block has so many."""
     threads = tiling.Br * tiling.Bc
     if threads > gpu.threads_per_block:
-        Br, Bc = tiling.Br, tiling.Bc
-        while Br * Bc > 1 and (
-            Br * Bc > gpu.threads_per_block or smem_bytes(Tiling(Br, Bc), d) > gpu.smem_per_block_optin
-        ):
-            Br, Bc = (Br, ceil_div(Bc, 2)) if Bc >= Br else (ceil_div(Br, 2), Bc)
-        raise LimitError(
+        raise TilesError(
             f"threads: Br={tiling.Br}, Bc={tiling.Bc} needs {threads:,} threads, one for each element of Sij, and a "
-            f"block has at most {gpu.threads_per_block:,}; try Br={Br}, Bc={Bc}."
+            f"block has at most {gpu.threads_per_block:,}"
         )
     return threads
 
 
 def fmha101(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     """02: the tutorial's kernel."""
-    threads = _threads(tiling, problem.d, gpu)
-    if complaint := smem_complaint(tiling, problem.d, gpu.smem_per_block_optin):
-        raise LimitError(complaint)
+    threads = _threads(tiling, gpu)
+    held = smem_layout(tiling, problem.d)
+    check_smem(held, tiling, problem.d, gpu)
     whole = problem.d % FLOATS == 0 and threads % FLOATS == 0
-    return _flash(problem, tiling, "fmha101", threads, smem_layout(tiling, problem.d), write_lse, whole, strided=False)
+    return _flash(problem, tiling, "fmha101", threads, held, write_lse, whole, strided=False)
 
 
 def padding(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     """03: rows of Qi and Kj padded to an odd number of floats."""
-    threads = _threads(tiling, problem.d, gpu)
+    threads = _threads(tiling, gpu)
     held = _scores_in_smem(tiling, problem.d, problem.d | 1)
-    _check_smem(held, tiling, problem.d, gpu)
+    check_smem(held, tiling, problem.d, gpu)
     whole = problem.d % FLOATS == 0 and threads % FLOATS == 0
     return _flash(problem, tiling, "padding", threads, held, write_lse, whole)
 
@@ -56,13 +51,13 @@ def shuffle(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan
 def float4s(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     """05: four floats at a time."""
     _check_warps(tiling)
-    threads = _threads(tiling, problem.d, gpu)
+    threads = _threads(tiling, gpu)
     Br, Bc, d, pitch = tiling.Br, tiling.Bc, problem.d, 4 * (problem.d // 4 | 1)
     held = slots(
         ("Qi", (Br, pitch)), ("Kj", (Bc, pitch)), ("Vj", (Bc, d)), ("Oi", (Br, d)), ("Sij", (Br, Bc)),
         ("li", (Br,)), ("mi", (Br,)), ("alpha", (Br,)), ("beta", (Br,)),
     )  # fmt: skip
-    _check_smem(held, tiling, d, gpu)
+    check_smem(held, tiling, d, gpu)
     return _flash(problem, tiling, "float4s", threads, held, write_lse, d % FLOATS == 0)
 
 
@@ -74,14 +69,13 @@ def in_regs(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan
     """06: S and O in registers."""
     for name, size in (("Br", tiling.Br), ("Bc", tiling.Bc)):
         if size % _SIDE or size > _MOST_ROWS:
-            near = min(_MOST_ROWS, max(_SIDE, round(size / _SIDE) * _SIDE))
-            raise LimitError(
+            raise TilesError(
                 f"registers: {name}={size} cannot be shared out among 16 x 16 threads; {name} is a multiple of {_SIDE} "
-                f"up to {_MOST_ROWS} here: try {name}={near}."
+                f"up to {_MOST_ROWS} here"
             )
     Br, Bc, wide = tiling.Br, tiling.Bc, 64 * ceil_div(problem.d, 64)
     held = slots(("Qi", (Br, wide + 4)), ("Kj", (Bc, wide + 4)), ("Vj", (Bc, wide)), ("Pij", (Br, Bc + 4)))
-    _check_smem(held, tiling, problem.d, gpu)
+    check_smem(held, tiling, problem.d, gpu)
     plan = _flash(problem, tiling, "in_regs", _TILE_THREADS, held, write_lse, problem.d % FLOATS == 0)
     return replace(plan, defines={**plan.defines, "HEAD_DIM": wide})
 
@@ -91,14 +85,13 @@ def copies(problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
     wide = next(columns for columns in (64, 128, 256) if columns >= problem.d)
     for name, size, most in (("Br", tiling.Br, 64 if wide > 128 else _MOST_ROWS), ("Bc", tiling.Bc, _MOST_ROWS)):
         if size % _SIDE or size > most:
-            near = min(most, max(_SIDE, round(size / _SIDE) * _SIDE))
-            raise LimitError(
+            raise TilesError(
                 f"registers: {name}={size} cannot be shared out among 16 threads a row; with d={problem.d}, {name} is "
-                f"a multiple of {_SIDE} up to {most} here: try {name}={near}."
+                f"a multiple of {_SIDE} up to {most} here"
             )
     Br, Bc = tiling.Br, tiling.Bc
     held = slots(("Qi", (Br, wide)), ("Kj", (Bc, wide)), ("Vj", (Bc, wide)), ("Pij", (Br, Bc + 4)))
-    _check_smem(held, tiling, problem.d, gpu)
+    check_smem(held, tiling, problem.d, gpu)
     threads = _TILE_THREADS // 2 if wide <= 64 else _TILE_THREADS
     plan = _flash(problem, tiling, "copies", threads, held, write_lse, problem.d % FLOATS == 0)
     return replace(plan, defines={**plan.defines, "HEAD_DIM": wide})
@@ -145,20 +138,11 @@ def _scores_in_smem(tiling: Tiling, d: int, pitch: int) -> tuple[Slot, ...]:
     )  # fmt: skip
 
 
-def _check_smem(held: tuple[Slot, ...], tiling: Tiling, d: int, gpu: Gpu) -> None:
-    need = slots_bytes(held)
-    if need > gpu.smem_per_block_optin:
-        raise LimitError(
-            f"shared memory: Br={tiling.Br}, Bc={tiling.Bc}, d={d} needs {need / 1024:.1f} KiB; this GPU allows "
-            f"{gpu.smem_per_block_optin / 1024:.0f} KiB a block; try smaller tiles or a smaller d."
-        )
-
-
 def _check_warps(tiling: Tiling) -> None:
     if tiling.Br * tiling.Bc % 32:
-        raise LimitError(
+        raise TilesError(
             f"threads: Br={tiling.Br}, Bc={tiling.Bc} makes {tiling.Br * tiling.Bc} threads, and whole warps of 32 "
-            "take the rows: try Br and Bc whose product is a multiple of 32, such as 16 x 16."
+            "take the rows, so Br x Bc is a multiple of 32"
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fmha.errors import LimitError
+from fmha.errors import TilesError
 from fmha.hardware import Gpu
 from fmha.memory import Slot
-from fmha.plan import SECTOR, STRIDES, Launch, Plan, causal_offset, padded, slots, slots_bytes
+from fmha.plan import SECTOR, STRIDES, Launch, Plan, causal_offset, check_smem, padded, slots, slots_bytes
 from fmha.problem import Problem, Tiling
 from fmha.traffic import closed_form
 
@@ -34,7 +34,7 @@ class Shape:
         """The plan of a run.
 
         Raises:
-            LimitError: tiles that warps cannot share, that registers do not hold, or shared memory does not.
+            TilesError: tiles that warps cannot share, that registers do not hold, or shared memory does not.
         """
         p, step = problem, _ROWS * _WARPS
         wide = next(columns for columns in _COLUMNS if columns >= p.d)
@@ -43,17 +43,12 @@ class Shape:
         why = f"tensor cores take {self.keys} keys at a time, and S must fit into registers beside O"
         _check_multiple("Bc", tiling.Bc, self.keys, _MOST_KEYS[wide], why)
         held = self._held(tiling, wide)
-        need = slots_bytes(held)
-        if need > gpu.smem_per_block_optin:
-            raise LimitError(
-                f"shared memory: Br={tiling.Br}, Bc={tiling.Bc}, d={p.d} needs {need / 1024:.1f} KiB; this GPU allows "
-                f"{gpu.smem_per_block_optin / 1024:.0f} KiB a block; try smaller tiles or a smaller d."
-            )
+        check_smem(held, tiling, p.d, gpu)
         launch = Launch(
             self.function,
             grid=tiling.Tr(p) * p.B * p.H,
             block=_WARPS * _WARP,
-            smem_bytes=need,
+            smem_bytes=slots_bytes(held),
             arguments=(
                 "Q", "K", "V", "O", "LSE", "key_range", p.H, p.Hk, p.Nq, p.Nk, p.d, float(p.scale), causal_offset(p),
                 STRIDES,
@@ -75,10 +70,9 @@ class Shape:
 
 def _check_multiple(name: str, size: int, step: int, most: int, why: str) -> None:
     if size % step or size > most:
-        near = min(most // step * step, max(step, round(size / step) * step))
-        raise LimitError(
+        raise TilesError(
             f"warps: {name}={size} cannot be shared out: {why}; so {name} is a multiple of {step} up to "
-            f"{most // step * step} here: try {name}={near}."
+            f"{most // step * step} here"
         )
 
 

@@ -181,7 +181,7 @@ def rungs(shape: Problem, gpu: Gpu) -> Iterator[tuple[Kernel, Tiling]]:
     for chosen in KERNELS.values():
         if shape.dtype in chosen.dtypes:
             fine = best_tiles.candidates(chosen, shape, gpu)
-            keeps = chosen.number in TUTORIALS and chosen.complaint(shape, Tiling(*TUTORIAL_TILES), gpu) is None
+            keeps = chosen.number in TUTORIALS and chosen.can(shape, Tiling(*TUTORIAL_TILES), gpu)
             yield chosen, Tiling(*TUTORIAL_TILES) if keeps else fine[0] if fine else Tiling(*chosen.tiles[0])
 
 

@@ -137,7 +137,7 @@ def tiling_from(options: argparse.Namespace, default: int = 32) -> Tiling:
 def kernel_tiling(options: argparse.Namespace, chosen: Kernel, problem: Problem, gpu: Gpu) -> Tiling:
     """The Tiling that was asked for; what was left out is 32, or the kernel's fastest where 32 x 32 cannot be."""
     usual = Tiling(32, 32)
-    if chosen.complaint(problem, usual, gpu):
+    if not chosen.can(problem, usual, gpu):
         usual = next(iter(best_tiles.candidates(chosen, problem, gpu)), usual)
     return Tiling(
         *(size if given is None else given for given, size in ((options.Br, usual.Br), (options.Bc, usual.Bc)))

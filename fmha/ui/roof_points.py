@@ -140,7 +140,7 @@ def best_kernel(problem: Problem, tiling: Tiling, gpu: Gpu, most: int = _MOST_VI
     kernel = KERNELS["12"]
     p = kernel.fitting(problem)
     try:
-        tiles = tiling if kernel.complaint(p, tiling, gpu) is None else best_tiles.best(kernel, p, gpu)
+        tiles = tiling if kernel.can(p, tiling, gpu) else best_tiles.best(kernel, p, gpu)
         said = forecast(kernel, p, tiles, gpu, most=most)
         plan = kernel.plan(p, tiles, gpu)
     except FmhaError:

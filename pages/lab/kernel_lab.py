@@ -272,7 +272,7 @@ def tasks(asked: live.Asked, gpu: Gpu) -> None:
     Br, Bc = asked.tiling.Br, asked.tiling.Bc
     half, now = (closed_form(p, Tiling(rows, Bc), "q-outer").requested_bytes for rows in (max(1, Br // 2), Br))
     naive = KERNELS["01"].plan(p, ANY_TILE, gpu).requested.requested_bytes
-    fits = [d for d in HEAD_DIMS if flash.complaint(p.replace(d=d), Tiling(32, 32), gpu) is None]
+    fits = [d for d in HEAD_DIMS if flash.can(p.replace(d=d), Tiling(32, 32), gpu)]
     plain_fits = [d for d in fits if smem(p, d, gpu) <= gpu.smem_per_block_default]
     refused = flash.complaint(p.replace(d=64), Tiling(64, 64), gpu)
     lines = [

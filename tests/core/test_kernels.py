@@ -186,3 +186,41 @@ def test_device_memory_is_foreseen() -> None:
     assert flash.memory_complaint(flash.device_bytes) is None
     text = naive.memory_complaint(24 << 30)
     assert text is not None and "needs 32.3 GiB (S 16.0 GiB, P 16.0 GiB) and 24.0 GiB are free" in text
+
+
+@every_kernel
+@given(
+    Br=st.integers(1, 300),
+    Bc=st.integers(1, 300),
+    d=st.integers(1, 256),
+    card=st.sampled_from(sorted(GPUS)),
+    write_lse=st.booleans(),
+)
+def test_what_a_refusal_tells_to_try_can_be_run(
+    chosen: Kernel, Br: int, Bc: int, d: int, card: str, write_lse: bool
+) -> None:
+    gpu, tiling = GPUS[card], Tiling(Br, Bc)
+    p = chosen.fitting(Problem(N=512, d=ceil_div(d, chosen.d_step) * chosen.d_step))
+    refused = chosen.complaint(p, tiling, gpu)
+    assert chosen.can(p, tiling, gpu) == (refused is None)
+    if refused is None or "compute capability" in refused or "needs an NVIDIA GPU" in refused:
+        return
+    found = re.search(r"; try (?:d=(\d+), )?Br=(\d+), Bc=(\d+)\.$", refused)
+    assert found, refused
+    smaller, Br, Bc = (int(n) if n else None for n in found.groups())  # type: ignore[assignment]
+    assert smaller is None or smaller < p.d
+    chosen.plan(p.replace(d=smaller or p.d), Tiling(Br, Bc), gpu, write_lse=write_lse)
+
+
+def test_the_nearest_tiles_are_told() -> None:
+    def tried(number: str, Br: int, Bc: int, card: str = "H200", **more: object) -> str:
+        chosen = KERNELS[number]
+        p = chosen.fitting(Problem(**{"N": 512, "d": 64, **more}))  # type: ignore[arg-type]
+        return str(chosen.complaint(p, Tiling(Br, Bc), GPUS[card])).split("; ")[-1]
+
+    assert tried("02", 64, 64) == "try Br=32, Bc=32."
+    assert tried("03", 64, 16, "T4", d=256) == "try Br=8, Bc=16."
+    assert tried("04", 9, 9) == "try Br=8, Bc=8."  # whole warps
+    assert tried("06", 128, 100) == "try Br=128, Bc=96."
+    assert tried("12", 100, 64) == "try Br=128, Bc=64."
+    assert tried("10", 128, 64, "A100-80", d=256) == "try Br=64, Bc=64."

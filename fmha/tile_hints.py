@@ -1,0 +1,49 @@
+"""Tiles that would do where others were refused: the nearest ones that a planner takes, found by asking it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import product
+
+from fmha.errors import LimitError
+from fmha.hardware import Gpu
+from fmha.plan import Plan
+from fmha.problem import Problem, Tiling
+
+_SIDES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
+_DIMS = (256, 128, 64, 32, 16)
+Planner = Callable[[Problem, Tiling, Gpu, bool], Plan]
+
+
+def hint(planner: Planner, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool = False) -> str:
+    """What to try in place of tiles that a planner refused, in a few words: "try Br=32, Bc=32"."""
+
+    def fits(d: int, tiles: Tiling) -> bool:
+        try:
+            planner(problem.replace(d=d), tiles, gpu, write_lse)
+        except LimitError:
+            return False
+        return True
+
+    near = list(_nearest(tiling))
+    for d in (problem.d, *(smaller for smaller in _DIMS if smaller < problem.d)):
+        found = next((tiles for tiles in near if fits(d, tiles)), None)
+        if found is not None:
+            return f"try {'' if d == problem.d else f'd={d}, '}Br={found.Br}, Bc={found.Bc}"
+    return "try another GPU"
+
+
+def _nearest(tiling: Tiling) -> Iterable[Tiling]:
+    """Tiles of usual sides, and those that keep a side of these, by how often a side is doubled or halved on the way
+    there; of equals the squarer first."""
+    sides = [dict.fromkeys((side, *_SIDES)) for side in (tiling.Br, tiling.Bc)]
+
+    def far(Br: int, Bc: int) -> tuple[float, float, int]:
+        steps = abs(math.log2(Br / tiling.Br)) + abs(math.log2(Bc / tiling.Bc))
+        return round(steps, 6), round(abs(math.log2(Br / Bc)), 6), Br
+
+    return (Tiling(*pair) for pair in sorted(product(*sides), key=lambda pair: far(*pair)))
+
+
+__all__ = ["hint"]
