@@ -61,11 +61,21 @@ class Compared:
         return ", ".join(_NAMES[op] for op in self.measured.ops if op in _NAMES)
 
     @property
-    def is_as_written(self) -> bool:
-        """Whether the compiled accesses are the source's: as wide, as many, and no fewer lanes at once here."""
+    def is_same(self) -> bool:
+        """Whether the compiled accesses are the source's: as wide and as many, by as many lanes at once or fewer."""
         ours, theirs = self.traced, self.measured
         is_same = ours.lanes <= theirs.lanes if self.is_copy else ours.lanes == theirs.lanes
         return is_same and ours.widths == theirs.widths and ours.requests <= theirs.requests
+
+    @property
+    def is_split(self) -> bool:
+        """Whether they are the source's, by fewer lanes at once: then even the fewest wavefronts are more."""
+        return self.is_same and self.traced.ideal_wavefronts < self.measured.ideal_wavefronts
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether the compiled accesses are the source's in everything."""
+        return self.is_same and not self.is_split
 
     @property
     def is_equal(self) -> bool:
@@ -80,6 +90,12 @@ class Compared:
         ours, theirs = self.traced, self.measured
         if self.is_as_written:
             return ""
+        if self.is_split:
+            who = "zeros beyond the tensor are written" if "LDGSTS" in theirs.ops else "some lanes do it"
+            return (
+                f"split: {who} apart from the rest, so {theirs.ideal_wavefronts:,} wavefronts are the fewest, not "
+                f"{ours.ideal_wavefronts:,}"
+            )
         if not theirs.lanes:
             return "no access as compiled: the values are in registers"
         if ours.widths != theirs.widths and ours.nbytes == theirs.nbytes:

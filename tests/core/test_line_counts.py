@@ -192,6 +192,10 @@ def test_lines_add_up_to_what_other_counters_say(one: LineCounts) -> None:
             assert sectors == metrics[f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"]
         loads = sum(line.wavefronts for line in mine if not line.is_write)
         assert loads == pytest.approx(metrics["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"], rel=0.01)
+        for op in ("LDGSTS", "LDSM"):
+            name = f"smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{op.lower()}.sum"
+            assert sum(line.wavefronts for line in mine if line.op == op) == metrics.get(name, 0)
+            assert any(line.op == op for line in mine) == (one.facts["kernel"] in {"LDGSTS": "07 13", "LDSM": "13"}[op])
 
 
 @pytest.mark.parametrize("one", [*shipped("01"), *shipped("02")], ids=lambda one: one.title)

@@ -15,13 +15,16 @@ STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 
 def agree(run: Trace, counted: LineCounts) -> tuple[Compared, ...]:
     """Assert it. Sectors of device memory are equal line by line, and in all to the hardware's other counters too.
-    Where the compiled accesses to shared memory are the source's, bytes are equal and wavefronts within 2 %."""
+    Where the compiled accesses to shared memory are the source's, bytes are equal and wavefronts within 2 %; where they
+    are made by fewer lanes at once, bytes are equal and wavefronts no fewer."""
     rows = compare(run, counted)
     for row in rows:
         assert row.traced.sectors == row.measured.sectors, row
         if row.space == "shared" and row.is_as_written:
             assert row.traced.nbytes == row.measured.nbytes, row
             assert row.traced.wavefronts == pytest.approx(row.measured.wavefronts, rel=0.02), row
+        if row.space == "shared" and row.is_split:
+            assert row.traced.nbytes == row.measured.nbytes and row.traced.wavefronts < row.measured.wavefronts, row
         assert row.why_not or row.is_as_written
     in_all = sum(row.measured.sectors for row in rows)
     assert in_all * SECTOR == run.sector_bytes

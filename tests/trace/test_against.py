@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fmha import Problem, Tiling
+from fmha.gpu.lines import fp32_kernels, runs_of
 from fmha.kernels import KERNELS
 from fmha.line_counts import LineCount, LineCounts, shipped
 from fmha.trace.against import compare, statements
@@ -15,7 +16,7 @@ from tests.trace.support import traced
 
 SHIPPED = shipped()
 # Shared-memory wavefronts of a whole run, where the compiler left every line as it is or nearly.
-EQUAL = {("04", 256), ("04", 200), ("06", 256), ("06", 200)}
+EQUAL = {("04", 256), ("04", 200), ("06", 256), ("07", 256), ("13", 256)}
 
 
 @pytest.mark.parametrize("counted", SHIPPED, ids=[one.title for one in SHIPPED])
@@ -27,15 +28,17 @@ def test_counts_by_line_are_those_of_the_h200(counted: LineCounts, cache: Path) 
     run = traced(kernel, p, counted.tiling, cache, flops=False)
     rows = agree(run, counted)
     shared = [row for row in rows if row.space == "shared"]
-    as_written = [row for row in shared if row.is_as_written]
-    assert len(as_written) >= 0.6 * len(shared)  # a comparison that leaves most out would say nothing
+    same = [row for row in shared if row.is_same]
+    assert len(same) >= 0.6 * len(shared)  # a comparison that leaves most out would say nothing
+    assert len([row for row in same if row.is_split]) <= 4 * (p.Nq == 200 and kernel.number in ("06", "07", "13"))
     ours, theirs = (sum(getattr(row, side).wavefronts for row in shared) for side in ("traced", "measured"))
     if (kernel.number, p.Nq) in EQUAL:
         assert ours == theirs
 
 
 def test_every_kernel_in_fp32_was_counted() -> None:
-    assert {one.facts["kernel"] for one in SHIPPED} >= {"01", "02", "03", "04", "05", "06"}
+    current = {(one.facts["kernel"], one.problem.Nq) for one in SHIPPED}
+    assert current >= {(kernel.number, run.problem.Nq) for kernel in fp32_kernels() for run in runs_of(kernel)}
 
 
 def test_what_the_compiler_did_is_told(cache: Path) -> None:
@@ -57,10 +60,13 @@ def test_what_the_compiler_did_is_told(cache: Path) -> None:
         there = LineCounts({}, {}, lines)
         return {r.why_not for r in compare(run, there) if r.space == "shared"}
 
-    lanes = same[mine[0].line, mine[0].is_write].lanes
+    lanes, ideal = (getattr(same[mine[0].line, mine[0].is_write], name) for name in ("lanes", "ideal_wavefronts"))
     assert why(counted()) == {""}
     assert why(counted(access_bytes=16, lanes=lanes // 4)) == {"", "joined: 4 bytes a thread in the source, 16 bytes a "
                                                                "thread as compiled"}  # fmt: skip
+    assert why(counted(ideal_wavefronts=1 << 20)) == {
+        "", f"split: some lanes do it apart from the rest, so 1,048,576 wavefronts are the fewest, not {ideal}",
+    }  # fmt: skip
     assert why(counted(lanes=lanes // 2)) == {"", "50 % of the accesses left out: the values are in registers"}
     assert why(counted(lanes=0)) == {"", "no access as compiled: the values are in registers"}
     assert why(counted(lanes=lanes + 7)) == {"", "7 accesses more than the source has"}
