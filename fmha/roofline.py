@@ -24,6 +24,7 @@ from fmha.measurement import Entry, Recording, Run, useful_flops
 from fmha.problem import Problem, Tiling
 from fmha.schedule import Order
 from fmha.traffic import closed_form
+from fmha.units import format_number
 
 LEVELS = ("SMEM", "L2", "HBM")
 ORDERS: tuple[Order, ...] = ("naive", "kv-outer", "q-outer")
@@ -131,10 +132,12 @@ class Bound:
 
     def sentence(self) -> str:
         """Which roof binds, in words."""
-        second = f"; next is {self.limits[1][0].level} at {self.limits[1][1]:.3g}" if len(self.limits) > 1 else ""
+        second = (
+            f"; next is {self.limits[1][0].level} at {format_number(self.limits[1][1])}" if len(self.limits) > 1 else ""
+        )
         what = "bandwidth" if self.binds.is_memory else "arithmetic peak"
         got = "" if self.reached is None else f", and it reaches {100 * self.reached:.0f} % of that"
-        return f"{self.binds.level} {what} binds: at most {self.tflops:.3g} TFLOP/s{second}{got}."
+        return f"{self.binds.level} {what} binds: at most {format_number(self.tflops)} TFLOP/s{second}{got}."
 
 
 def bound(point: Point, gpu: Gpu) -> Bound:

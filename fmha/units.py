@@ -38,6 +38,14 @@ def format_flops(flops: float) -> str:
     raise AssertionError("unreachable")
 
 
+def format_number(number: float) -> str:
+    """Three significant digits, written out: ``format_number(1961.3) == "1,960"``, ``format_number(0.5) == "0.5"``."""
+    value = float(f"{number:.3g}")
+    if abs(value) >= 99.5:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e-4 or not value else f"{value:.7f}"
+
+
 def format_time_us(time_us: float) -> str:
     """Microseconds in the unit that reads best: ``format_time_us(1530) == "1.53 ms"``."""
     for size, unit in ((1e6, "s"), (1e3, "ms"), (1.0, "\N{MICRO SIGN}s")):

@@ -14,7 +14,7 @@ from fmha.figures.sketch import Sketch
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS
 from fmha.measurement import Entry, Run, least_time_us, useful_flops
-from fmha.units import format_time_us
+from fmha.units import format_number, format_time_us
 
 _LONGEST = 28  # characters of a name; names may come from a file
 DTYPE_ORDER = ("fp32", "bf16", "fp16")
@@ -106,7 +106,7 @@ def kernel_times(run: Run, bars: Sequence[Bar], chosen: Entry, gpu: Gpu) -> go.F
         fig.add_annotation(
             x=math.log10(max(bar.p90_us, bar.median_us)),
             y=name,
-            text=f"{format_time_us(bar.median_us)}<br>{bar.tflops:.3g} TFLOP/s",
+            text=f"{format_time_us(bar.median_us)}<br>{format_number(bar.tflops)} TFLOP/s",
             align="left",
             showarrow=False,
             xanchor="left",

@@ -13,6 +13,7 @@ from fmha.figures.sketch import Sketch
 from fmha.hardware import Gpu
 from fmha.ladder import Measured, Rung
 from fmha.measurement import peak_tflops
+from fmha.units import format_number
 
 HEIGHT = 430
 NAMES = {
@@ -66,7 +67,7 @@ def ladder_bars(
             short = "peak" if peer is None else SHORT.get(peer.entry.name, peer.entry.name)
             _line(fig, name, speed, ends, "dot" if peer is None else _DASHES.get(peer.entry.name, "dot"), peer is None)
             fig.add_label(
-                ends[1] if is_last else ends[0], at if is_last else height, f"{short} {speed:.3g}",
+                ends[1] if is_last else ends[0], at if is_last else height, f"{short} {format_number(speed)}",
                 xanchor="left", yanchor="middle" if is_last else "bottom", xshift=6,
             )  # fmt: skip
     fig.xaxis(
@@ -98,7 +99,7 @@ def _bars(fig: Sketch, rungs: Sequence[Rung], chosen: str) -> None:
             "line": {"width": [3 if yes else 0 for yes in strong], "color": theme.NEUTRAL},
         },
         customdata=[[f"{rung.kernel.number} {rung.kernel.name}", rung.kernel.title, rung.dtype] for rung in rungs],
-        hovertemplate="%{customdata[0]} (%{customdata[1]}), %{customdata[2]}: %{y:.3g} TFLOP/s<extra></extra>",
+        hovertemplate="%{customdata[0]} (%{customdata[1]}), %{customdata[2]}: %{y:,.3r} TFLOP/s<extra></extra>",
     )  # fmt: skip
 
 

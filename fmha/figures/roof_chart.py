@@ -98,7 +98,7 @@ def _slope(fig: Sketch, roof: Roof, low: float, bottom: float, top: float) -> No
         name=f"{_SIGNS[roof.level]} {roof.level} {format_speed(roof.rate)}",
         mode="lines",
         line={"color": theme.color(roof.level), "width": 4, "dash": LEVEL_DASHES[roof.level]},
-        hovertemplate=f"{roof.level}: %{{x:.3g}} FLOPs a byte allow %{{y:.3g}} TFLOP/s<extra></extra>",
+        hovertemplate=f"{roof.level}: %{{x:,.3r}} FLOPs a byte allow %{{y:,.3r}} TFLOP/s<extra></extra>",
     )
     fig.add_label(
         math.log10(end), math.log10(top), _SIGNS[roof.level], yanchor="bottom",
@@ -154,7 +154,8 @@ def _levels(fig: Sketch, marks: Sequence[Mark]) -> None:
                 "line": {"width": 3, "color": color},
             },
             customdata=[[escape(mark.label, quote=False), level or "compulsory bytes"] for mark in here],
-            hovertemplate="%{customdata[0]}, %{customdata[1]}: %{x:.3g} FLOPs a byte, %{y:.3g} TFLOP/s<extra></extra>",
+            hovertemplate="%{customdata[0]}, %{customdata[1]}: %{x:,.3r} FLOPs a byte, %{y:,.3r} TFLOP/s"
+            "<extra></extra>",
         )
 
 

@@ -22,7 +22,7 @@ from fmha.picture.parts import Chart, Drawing, Note, Origin, Part, Words, settin
 from fmha.problem import Problem, Tiling
 from fmha.spans import blocks_of, idle_areas, shares_of, waves_of
 from fmha.timeline import clock
-from fmha.units import format_ratio, format_time_us
+from fmha.units import format_number, format_ratio, format_time_us
 
 SIXTEEN = "bf16"  # in which the kernels of the ladder that compute in 16 bits are shown
 MOST_EVENTS = 700_000  # of a timeline: a third of a second
@@ -127,16 +127,19 @@ def ladder_picture(s: Settings) -> Iterator[Part]:
     peers = [m for dtype in dict.fromkeys(step.dtype for step in steps)
              for m in ladder.peers(known, s["N"], s["d"], causal, dtype)]  # fmt: skip
     rivals = [(speed, NAMES[m.entry.name]) for m in peers if m.entry.dtype == last.dtype and (speed := m.tflops)]
-    beside = "; the fastest library, {1}, has {0:.3g}".format(*max(rivals)) if rivals else ""
+    fastest, name = max(rivals, default=(0.0, ""))
+    beside = f"; the fastest library, {name}, has {format_number(fastest)}" if rivals else ""
     yield Words(
-        f"From **{first.kernel.number} {first.kernel.name}** with {first.tflops:.3g} TFLOP/s to **{last.kernel.number} "
-        f"{last.kernel.name}** with **{last.tflops:.3g}**, {format_ratio(last.tflops / first.tflops)} as many{beside}."
+        f"From **{first.kernel.number} {first.kernel.name}** with {format_number(first.tflops)} TFLOP/s to "
+        f"**{last.kernel.number} {last.kernel.name}** with **{format_number(last.tflops)}**, "
+        f"{format_ratio(last.tflops / first.tflops)} as many{beside}."
     )
     recording, run = first.measured.recording, first.measured.run
     yield Chart(
         ladder_bars(steps, peers, recording.device.gpu, last.kernel.number), "ladder",
         "TFLOP/s of each kernel: "
-        + "; ".join(f"{step.kernel.number} {step.kernel.name} {step.tflops:.3g}" for step in timed_steps) + ".",
+        + "; ".join(f"{r.kernel.number} {r.kernel.name} {format_number(r.tflops)}" for r in timed_steps if r.tflops)
+        + ".",
     )  # fmt: skip
     yield setting(run.problem.replace(dtype=last.dtype), causal=run.problem.causal or "none")
     yield Words(

@@ -15,7 +15,7 @@ from fmha.papers import Claim
 from fmha.problem import Problem
 from fmha.site import as_run, show
 from fmha.site.frame import page, table
-from fmha.units import format_bytes, format_time_us
+from fmha.units import format_bytes, format_number, format_time_us
 
 FOLDER = "recordings"
 _HEAD = [
@@ -103,7 +103,7 @@ def _row(entry: Entry, run: Run, recording: Recording) -> list[str]:
         tiles,
         format_time_us(entry.time.median_us),
         f"{format_time_us(entry.time.p10_us)} to {format_time_us(entry.time.p90_us)}",
-        f"{speed:.3g}",
+        format_number(speed),
         f"{100 * speed / peak:.1f} %" if peak else "",
         f"{entry.check.max_abs:.2g}" if entry.check else "",
         f"{entry.requested_bytes:,} B" if entry.requested else "",

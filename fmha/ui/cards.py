@@ -18,7 +18,7 @@ from fmha.kernels import Kernel, Launch
 from fmha.measurement import Build, Entry, Found, Recording, Run, State, peak_tflops
 from fmha.problem import Problem
 from fmha.ui.sentences import differences, gigabytes, one_line, percent, said
-from fmha.units import format_bytes, format_time_us
+from fmha.units import format_bytes, format_number, format_time_us
 
 
 def provenance(found: Found, origin: str) -> None:
@@ -91,7 +91,7 @@ def times_table(run: Run, bars: Sequence[Bar], gpu: Gpu) -> None:
                 "dtype": bar.dtype,
                 "median": format_time_us(bar.median_us),
                 "p10 to p90": f"{format_time_us(bar.p10_us)} to {format_time_us(bar.p90_us)}",
-                "TFLOP/s": f"{bar.tflops:.3g}",
+                "TFLOP/s": format_number(bar.tflops),
                 "of peak": percent(bar.tflops / peak) if peak else "unknown",
                 "requested, GB/s": gigabytes(moved / bar.median_us / 1e3) if moved else "not counted",
                 "repeats": f"{time.repeats} after {time.warmups}" if time else "",

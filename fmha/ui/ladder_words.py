@@ -15,7 +15,7 @@ from fmha.problem import Causal
 from fmha.rungs import COUNTERS, Claim, Moved, Outcome, lines
 from fmha.ui.page import plain
 from fmha.ui.sentences import one_line, percent, said
-from fmha.units import format_bytes, format_count, format_ratio, format_time_us
+from fmha.units import format_bytes, format_count, format_number, format_ratio, format_time_us
 
 _COUNTERPARTS = ("sdpa-flash", "sdpa-cudnn", "fa3")  # of the 16-bit kernels; of the fp32 ones there is one
 VERDICTS = {True: "✔ confirmed", False: "✘ not confirmed", None: "? not measured"}
@@ -31,7 +31,7 @@ def headline(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, dtype: 
     peak = peak_tflops(gpu, best.dtype, best.kernel.number)
     begin = "From" if any(rung.dtype == dtype for _, rung in timed) else f"In {best.dtype}, from"
     text = (
-        f"{begin} {start:.3g} to {top:.3g} TFLOP/s: {best.kernel.number} ({best.kernel.name}) is "
+        f"{begin} {format_number(start)} to {format_number(top)} TFLOP/s: {best.kernel.number} ({best.kernel.name}) is "
         f"{format_ratio(top / start)} as fast as the tutorial's kernel"
     )
     text += f", {percent(top / peak)} of {peak_name(gpu, best.dtype, best.kernel.number)}" if peak else ""
@@ -69,7 +69,9 @@ def ceiling(measured: Measured, dtypes: Sequence[str], gpu: Gpu) -> str | None:
     for dtype in sorted(named, key=lambda name: name == "tf32"):
         best, of = peak.best(dtype), gpu.tf32_tflops if dtype == "tf32" else peak_tflops(gpu, dtype)
         if best is not None:
-            parts.append(f"{best:,.3g} TFLOP/s in {dtype}" + (f" ({percent(best / of)} of the peak)" if of else ""))
+            parts.append(
+                f"{format_number(best)} TFLOP/s in {dtype}" + (f" ({percent(best / of)} of the peak)" if of else "")
+            )
     if not parts:
         return None
     return f"[[mma.sync]], the instruction of kernels 08 to 13, alone and from registers: {', '.join(parts)}."
@@ -94,7 +96,7 @@ def claim_line(outcome: Outcome) -> str:
 
 def _value(claim: Claim, value: float) -> str:
     if claim.measure == "tflops":
-        return f"{value:.3g} TFLOP/s"
+        return f"{format_number(value)} TFLOP/s"
     if claim.measure == "speedup":
         over = NAMES.get(claim.of or "", claim.of) or "the rung below"
         return f"{value:.3g} times {over}"
@@ -119,7 +121,7 @@ def rung_rows(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> lis
                 "one idea": rung.kernel.title,
                 "dtype": rung.dtype,
                 "tiles": f"{entry.tiling[0]} x {entry.tiling[1]}" if entry and entry.tiling else "its own",
-                "TFLOP/s": f"{speed:.3g}" if speed else "",
+                "TFLOP/s": format_number(speed) if speed else "",
                 "time": format_time_us(entry.time.median_us) if entry and entry.time else "",
                 "× below": f"{speed / below:.2f}" if speed and below else "",
                 "× libraries": compared(speed, rung.dtype, peers) if speed else "",

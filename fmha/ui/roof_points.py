@@ -21,7 +21,7 @@ from fmha.sm_time import wavefronts
 from fmha.traffic import closed_form, compulsory_bytes
 from fmha.ui.page import plain
 from fmha.ui.sentences import differences, one_line, percent, said
-from fmha.units import format_ratio
+from fmha.units import format_number, format_ratio
 
 _MOST_VISITS = 8_000
 # What a reader calls a loop order; this app's kernel of the order in brackets.
@@ -72,16 +72,17 @@ class Shown:
         limits, point = self.bound.limits, self.bound.point
         roof, most = limits[0]
         what = f"{roof.level} bandwidth" if roof.is_memory else f"the {roof.level} peak"
-        text = f"**{self.name}:** {what} binds, at most **{most:.3g} TFLOP/s**"
+        text = f"**{self.name}:** {what} binds, at most **{format_number(most)} TFLOP/s**"
         peak = next((limit for r, limit in limits if not r.is_memory), None)
         if roof.is_memory:
-            text += f" with {point.intensity(roof.level):.3g} FLOPs a byte"
+            text += f" with {format_number(point.intensity(roof.level) or 0)} FLOPs a byte"
             text += f"; the {point.dtype} peak is {format_ratio(peak / most)} that" if peak else ""
         elif len(limits) > 1:
             text += f"; the nearest memory roof, {limits[1][0].level}, is {format_ratio(limits[1][1] / most)} that"
         text += ". " + self._measured() if self.measured else "."
         if self.foretold_us:
-            text += f" Forecast: **{self.tflops:.3g} TFLOP/s**, {percent(self.tflops / self.bound.tflops)} of it."
+            share = percent(self.tflops / self.bound.tflops)
+            text += f" Forecast: **{format_number(self.tflops)} TFLOP/s**, {share} of it."
         if self.two_level:
             text += " Two-level model: caches can lift it."
         text += f" {self.doubt}" if self.doubt else ""
@@ -91,9 +92,11 @@ class Shown:
         """How far below its roof a measured kernel is."""
         got, share = self.bound.point.tflops or 0.0, self.bound.reached or 0.0
         if share > 1:
-            return f"Measured: {got:.3g} TFLOP/s, {percent(share)} of this roof, which is then drawn too low."
+            return (
+                f"Measured: {format_number(got)} TFLOP/s, {percent(share)} of this roof, which is then drawn too low."
+            )
         far = f", {format_ratio(1 / share)} below it" if share and share <= 2 / 3 else ""
-        return f"Measured: {got:.3g} TFLOP/s{far} ({percent(share)} of it)."
+        return f"Measured: {format_number(got)} TFLOP/s{far} ({percent(share)} of it)."
 
 
 def predictions(

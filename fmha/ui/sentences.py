@@ -25,7 +25,7 @@ from fmha.occupancy import Occupancy
 from fmha.problem import Problem
 from fmha.traffic import compulsory_bytes
 from fmha.ui.page import plain
-from fmha.units import format_bytes, format_count, format_ratio, format_time_us
+from fmha.units import format_bytes, format_count, format_number, format_ratio, format_time_us
 
 NAIVE, FLASH = "01", "02"
 # Markdown turns bare addresses into links, escaped or not; an invisible word joiner after these keeps them text.
@@ -78,7 +78,7 @@ def headline(entry: Entry, problem: Problem, gpu: Gpu) -> str:
     speed, peak = tflops(problem, entry.time.median_us), peak_tflops(gpu, entry.dtype, entry.name)
     of = f"{peak_name(gpu, entry.dtype, entry.name)} of the {said(gpu.name, 60)}"
     share = f", {percent(speed / peak)} of {of}" if peak else ""
-    return f"{_name(entry)} takes {format_time_us(entry.time.median_us)}: {speed:.3g} TFLOP/s{share}."
+    return f"{_name(entry)} takes {format_time_us(entry.time.median_us)}: {format_number(speed)} TFLOP/s{share}."
 
 
 def _name(entry: Entry) -> str:

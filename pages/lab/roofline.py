@@ -15,7 +15,7 @@ from fmha.ui.page import configuration, explained_errors, page, try_this
 from fmha.ui.roof_points import Library, Shown, requested_intensity
 from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
-from fmha.units import format_bytes, format_flops, format_ratio
+from fmha.units import format_bytes, format_flops, format_number, format_ratio
 
 LENGTHS = [2**e for e in range(7, 18)]
 TILES = [8, 16, 32, 64, 128, 256]
@@ -49,8 +49,8 @@ def headline(shown: dict[str, Shown], gpu: Gpu) -> None:
     peak = gpu.peak_tflops(bound.point.dtype)
     gap = f", {format_ratio(peak / bound.tflops)} below its {bound.point.dtype} peak" if bound.binds.is_memory else ""
     st.subheader(
-        f"On the {gpu.name}, q-outer can do {bound.tflops:.3g} TFLOP/s{gap}: {_binds(flash)}. "
-        f"Naive can do {naive.bound.tflops:.3g}: {_binds(naive)}.",
+        f"On the {gpu.name}, q-outer can do {format_number(bound.tflops)} TFLOP/s{gap}: {_binds(flash)}. "
+        f"Naive can do {format_number(naive.bound.tflops)}: {_binds(naive)}.",
         anchor=False,
     )
 
@@ -66,7 +66,8 @@ def picture(problem: Problem, gpu: Gpu, shown: list[Shown], peers: list[Library]
     used = sorted({s.bound.point.dtype for s in shown} | {p.dtype for p in peers})
     fig = roof_chart(roofs(gpu, DTYPES), [s.mark() for s in shown] + [p.mark() for p in peers], used)
     alt = "; ".join(
-        f"{s.name}: {s.tflops:.3g} TFLOP/s, {s.bound.binds.level} binds at {s.bound.tflops:.3g}" for s in shown
+        f"{s.name}: {format_number(s.tflops)} TFLOP/s, {s.bound.binds.level} binds at {format_number(s.bound.tflops)}"
+        for s in shown
     )
     charts.show(fig, key="roofline", alt=f"Roofline of the {gpu.name}. {alt}.")
     st.markdown(
@@ -113,7 +114,7 @@ def table(shown: list[Shown], peers: list[Library]) -> None:
         for s in shown:
             point = s.bound.point
             cells = {
-                level: f"{format_bytes(point.nbytes[level])}, {point.intensity(level) or 0:.3g} FLOP/B"
+                level: f"{format_bytes(point.nbytes[level])}, {format_number(point.intensity(level) or 0)} FLOP/B"
                 if point.nbytes.get(level)
                 else "not known"
                 for level in LEVELS
@@ -125,16 +126,16 @@ def table(shown: list[Shown], peers: list[Library]) -> None:
                     "FLOPs": format_flops(point.flops),
                     **cells,
                     "what binds": s.bound.binds.level,
-                    "at most, TFLOP/s": f"{s.bound.tflops:.3g}",
-                    "forecast, TFLOP/s": f"{s.tflops:.3g}" if s.foretold_us else "",
-                    "measured, TFLOP/s": "" if point.tflops is None else f"{point.tflops:.3g}",
+                    "at most, TFLOP/s": format_number(s.bound.tflops),
+                    "forecast, TFLOP/s": format_number(s.tflops) if s.foretold_us else "",
+                    "measured, TFLOP/s": "" if point.tflops is None else format_number(point.tflops),
                     "of the roof": "" if s.bound.reached is None else f"{100 * s.bound.reached:.0f} %",
                 }
             )
         st.dataframe(rows, hide_index=True)
         if peers:
             st.dataframe(
-                [{"library": p.name, "dtype": p.dtype, "measured, TFLOP/s": f"{p.tflops:.3g}"} for p in peers],
+                [{"library": p.name, "dtype": p.dtype, "measured, TFLOP/s": format_number(p.tflops)} for p in peers],
                 hide_index=True,
             )
         others = [o for s in shown if s.found is not None for o in roof_points.other_tiles(s.found)]
@@ -152,7 +153,9 @@ def roofs_explained(problem: Problem, gpu: Gpu) -> None:
         {
             "roof": r.level,
             "height": f"{r.rate:,.0f} GB/s" if r.is_memory else f"{r.rate:,.4g} TFLOP/s",
-            f"meets the {problem.dtype} peak at": f"{ridge(r, peak):.3g} FLOPs a byte" if r.is_memory and peak else "",
+            f"meets the {problem.dtype} peak at": f"{format_number(ridge(r, peak))} FLOPs a byte"
+            if r.is_memory and peak
+            else "",
             "where the number is from": r.note or gpu.source,
         }
         for r in drawn
@@ -173,6 +176,15 @@ def roofs_explained(problem: Problem, gpu: Gpu) -> None:
     )
 
 
+def reached_since() -> str:
+    """What mma.sync alone reached in the recordings that come with the app, in a few words."""
+    for recording in ladder.shipped():
+        best = recording.mma_sync_peak.best("bf16") if recording.mma_sync_peak else None
+        if best is not None and recording.device.gpu.fp16_tflops:
+            return f"; alone it was measured to reach {percent(best / recording.device.gpu.fp16_tflops)}"
+    return ""
+
+
 def exercises(problem: Problem, tiling: Tiling, gpu: Gpu, shown: dict[str, Shown]) -> None:
     """Things to try; the numbers in them are computed."""
     size, flash = problem.itemsize, shown["q-outer"]
@@ -183,25 +195,27 @@ def exercises(problem: Problem, tiling: Tiling, gpu: Gpu, shown: dict[str, Shown
         if other != tiling and then.lacking is None and flash.lacking is None:
             tasks.append(
                 f"Set Br = {other.Br} and Bc = {other.Bc}. Bank conflicts of shared memory change with the tiles: "
-                f"q-outer goes from {flash.bound.tflops:.3g} to {then.bound.tflops:.3g} TFLOP/s at most, and "
-                f"{_binds(then)}."
+                f"q-outer goes from {format_number(flash.bound.tflops)} to {format_number(then.bound.tflops)} TFLOP/s "
+                f"at most, and {_binds(then)}."
             )
             break
     if tiling.Br < TILES[-1] and 2 * tiling.Br <= problem.Nq:
         taller = requested_intensity(problem, Tiling(2 * tiling.Br, tiling.Bc), "q-outer")
         tasks.append(
-            f"Double Br to {2 * tiling.Br}: half as many Q tiles read K and V, and q-outer does {taller:.3g} FLOPs for "
-            f"each byte that it requests instead of {here['q-outer']:.3g}."
+            f"Double Br to {2 * tiling.Br}: half as many Q tiles read K and V, and q-outer does "
+            f"{format_number(taller)} FLOPs for each byte that it requests instead of {format_number(here['q-outer'])}."
         )
     mask = "" if problem.causal is None else " without a mask"
     tasks.append(
         f"Make N longer. For each requested byte, naive's FLOPs tend to d / (bytes an element) = {problem.d / size:g}"
         f"{mask}, q-outer's to 2 Br / (bytes an element) = {2 * tiling.Br / size:g}{mask}; here they are "
-        f"{here['naive']:.3g} and {here['q-outer']:.3g}. Larger tiles help flash; naive is helped by d and the data "
-        "type alone."
+        f"{format_number(here['naive'])} and {format_number(here['q-outer'])}. Larger tiles help flash; naive is "
+        "helped by d and the data type alone."
     )
     hbm = next(r for r in roofs(gpu) if r.level == "HBM")
-    meets = ", ".join(f"{r.level} at {ridge(hbm, r):.3g}" for r in roofs(gpu, ("fp32", "fp16")) if not r.is_memory)
+    meets = ", ".join(
+        f"{r.level} at {format_number(ridge(hbm, r))}" for r in roofs(gpu, ("fp32", "fp16")) if not r.is_memory
+    )
     tasks.append(
         f"Switch the data type. On this GPU the slope of device memory meets the peaks ({meets} FLOPs a byte): the "
         "faster the arithmetic, the more often each byte must be used."
@@ -210,8 +224,8 @@ def exercises(problem: Problem, tiling: Tiling, gpu: Gpu, shown: dict[str, Shown
     if other_gpu.peak_tflops(problem.dtype):
         there = predictions(problem, tiling, other_gpu.key, ("q-outer",))["q-outer"]
         tasks.append(
-            f"Choose the {other_gpu.name}. There q-outer can do {there.bound.tflops:.3g} TFLOP/s instead of "
-            f"{flash.bound.tflops:.3g}, and {_binds(there)}."
+            f"Choose the {other_gpu.name}. There q-outer can do {format_number(there.bound.tflops)} TFLOP/s instead of "
+            f"{format_number(flash.bound.tflops)}, and {_binds(there)}."
         )
     try_this(tasks)
 
@@ -254,8 +268,8 @@ with explained_errors():
     st.markdown("\n".join(f"- {s.sentence()}" for s in everything))
     if best:
         st.caption(
-            f"The forecast: {tiled_error('12')} Its instructions (mma.sync) reach {percent(MMA_OF_PEAK['9'])} of "
-            "Hopper's matrix peak at most. On other GPUs than the H200 it is an estimate."
+            f"The forecast: {tiled_error('12')} It takes mma.sync, the kernel's instruction, for "
+            f"{percent(MMA_OF_PEAK['9'])} of Hopper's matrix peak{reached_since()}. On other GPUs than the H200 it is an estimate."
         )
     where_from(found, asked, gpu, measured)
     table(everything, peers)

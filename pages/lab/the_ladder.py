@@ -21,6 +21,7 @@ from fmha.ui.diff_view import diff_html
 from fmha.ui.page import configuration, page, prose, try_this
 from fmha.ui.recordings_box import recordings_box
 from fmha.ui.sentences import said
+from fmha.units import format_number
 
 MASKS: dict[str, str] = {"none": "none", "br": "causal"}
 LEVELS = {"SMEM": "shared memory", "L2": "L2", "HBM": "device memory"}
@@ -81,7 +82,7 @@ def gpu_of(steps: Sequence[Rung]) -> Gpu:
 def climb(steps: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, chosen: Kernel, dtype: str, is_log: bool) -> None:
     """The bars, and the table behind them."""
     st.subheader(ladder_words.headline(steps, peers, gpu, dtype), anchor=False)
-    named = "; ".join(f"{s.kernel.number} {s.kernel.name} {s.tflops:.3g}" for s in steps if s.tflops)
+    named = "; ".join(f"{s.kernel.number} {s.kernel.name} {format_number(s.tflops)}" for s in steps if s.tflops)
     charts.show(
         ladder_bars(steps, peers, gpu, chosen.number, is_log=is_log), key="bars",
         alt=f"TFLOP/s of each kernel: {named}. Lines: the libraries of the same runs.",
@@ -198,7 +199,8 @@ def roof(chosen: Kernel, steps: Sequence[Rung], gpu: Gpu, dtype: str) -> None:
     charts.show(
         roof_chart(roofs(gpu, dtypes), marks, dtypes, path=path, chosen=at, height=520), key="roof",
         alt="; ".join(
-            f"{m.label}: {next(iter(m.intensity.values())):.3g} FLOPs a byte of {LEVELS[level]}, {m.tflops:.3g} TFLOP/s"
+            f"{m.label}: {format_number(next(iter(m.intensity.values())))} FLOPs a byte of {LEVELS[level]}, "
+            f"{format_number(m.tflops)} TFLOP/s"
             for m in marks
         ),
     )  # fmt: skip

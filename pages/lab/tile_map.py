@@ -22,7 +22,7 @@ from fmha.ui.page import configuration, explained_errors, page, plain, try_this
 from fmha.ui.sentences import percent
 from fmha.ui.this_gpu import default_gpu
 from fmha.ui.words_formulas import formula_box
-from fmha.units import format_bytes, format_ratio, format_time_us
+from fmha.units import format_bytes, format_number, format_ratio, format_time_us
 
 LENGTHS = [2**e for e in range(7, 17)]
 KEY = "tiles"
@@ -138,7 +138,7 @@ def numbers(drawn: TileMap, cell: Cell) -> None:
         ("Requested", shown(cell, "requested")),
         ("Asked of L2, predicted", l2 or "no model"),
         ("Time, predicted" if ours else "Time, at best", time or "no model"),
-        ("Recorded", f"{cell.tflops:.3g} TFLOP/s" if cell.tflops else "nothing"),
+        ("Recorded", f"{format_number(cell.tflops)} TFLOP/s" if cell.tflops else "nothing"),
     ]
     for pair in (boxes[:2], boxes[2:]):
         for column, (label, value) in zip(st.columns(2), pair, strict=True):

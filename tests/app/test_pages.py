@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ def checked(at: AppTest) -> AppTest:
     at.run()
     assert not at.exception, [e.value for e in at.exception]
     assert len(at.title) == 1, "a page has one heading"
+    texts = [m.value for m in (*at.markdown, *at.caption, *at.header, *at.subheader, *at.info, *at.warning)]
+    powers = [text for text in texts if re.search(r"\d\.?\d*e\+\d\d", text)]
+    assert not powers, "1.96e+03 is written 1,960"
     return at
 
 

@@ -66,6 +66,12 @@ def test_the_headline_is_the_bound_by_hand() -> None:
     assert f"{67 / tflops:.0f}x below its fp32 peak: shared memory binds" in at.subheader[0].value
 
 
+def test_thousands_of_tflops_are_written_out() -> None:
+    at = opened(gpu="B200", dtype="bf16", Br="128", Bc="128", d="128", N="65536")
+    text = said(at) + said_of(at) + "".join(str(frame.value.to_csv()) for frame in at.dataframe)
+    assert re.search(r"\b[1-9],\d\d0 TFLOP/s", text) and "e+0" not in text
+
+
 def test_sentences_say_the_share_that_the_numbers_have() -> None:
     at = opened()
     text = said(at)
@@ -223,3 +229,10 @@ def test_kernel_13_is_held_against_a_third_of_the_tf32_peak() -> None:
     assert {"02", "07", "12", "13"} <= set(shown)  # every kernel that was counted
     assert shown["13"].bound.tflops == pytest.approx(494.5 / 3) and "the tf32 / 3 peak binds" in shown["13"].sentence()
     assert shown["07"].bound.binds.level == "fp32" and (shown["13"].bound.reached or 1) < 0.5
+
+
+def test_the_forecasts_instruction_is_held_against_what_was_measured_of_it() -> None:
+    (peak,) = [r.mma_sync_peak for r in ladder.shipped()]
+    assert peak is not None
+    text = said_of(opened(dtype="bf16", d="128"))
+    assert f"alone it was measured to reach {100 * (peak.best('bf16') or 0) / 989:.0f} %" in text

@@ -14,7 +14,7 @@ import fmha
 from fmha import errors
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu, from_driver
 from fmha.measurement import shipped
-from fmha.units import ceil_div, format_bytes, format_count, format_flops, format_ratio, format_time_us
+from fmha.units import ceil_div, format_bytes, format_count, format_flops, format_number, format_ratio, format_time_us
 
 
 @given(st.integers(0, 10**30), st.integers(1, 10**12))
@@ -49,6 +49,8 @@ def test_bytes_are_readable_and_near(nbytes: int) -> None:
         (format_count, 999_999_999, "1.00 billion"), (format_count, 2.5e16, "25.0 quadrillion"),
         (format_flops, 4.3e9, "4.30 GFLOP"), (format_flops, 999_999, "1.00 MFLOP"), (format_flops, 7, "7 FLOP"),
         (format_time_us, 1530, "1.53 ms"), (format_time_us, 0.5, "500 ns"), (format_time_us, 2e6, "2.00 s"),
+        (format_number, 1961.3, "1,960"), (format_number, 0.8714, "0.871"), (format_number, 99.96, "100"),
+        (format_number, 2e-5, "0.0000200"), (format_number, 0, "0"), (format_number, 35.5, "35.5"),
         (format_time_us, 0, "0.00 ns"), (format_time_us, 12.34, "12.3 \N{MICRO SIGN}s"),
         (format_ratio, 43.2, "43x"), (format_ratio, 1.25, "1.2x"), (format_ratio, 0.5, "0.5x"),
         (format_ratio, 23926.4, "23,926x"), (format_ratio, float("inf"), "n/a"), (format_ratio, float("nan"), "n/a"),
