@@ -269,7 +269,8 @@ with explained_errors():
     if best:
         st.caption(
             f"The forecast: {tiled_error('12')} It takes mma.sync, the kernel's instruction, for "
-            f"{percent(MMA_OF_PEAK['9'])} of Hopper's matrix peak{reached_since()}. On other GPUs than the H200 it is an estimate."
+            f"{percent(MMA_OF_PEAK['9'])} of Hopper's matrix peak{reached_since()}. On other GPUs than the H200 it is "
+            "an estimate."
         )
     where_from(found, asked, gpu, measured)
     table(everything, peers)
