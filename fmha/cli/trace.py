@@ -107,9 +107,8 @@ def _source(filename: str | None) -> str | None:
     try:
         return Path(filename).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{filename[:80]} cannot be read as text: {getattr(error, 'strerror', None) or error}."
-        ) from None
+        why = error.strerror if isinstance(error, OSError) else "it is not in UTF-8"
+        raise InputError(f"{filename[:80]} cannot be read as text ({why}): choose another file.") from None
 
 
 def _counted(options: argparse.Namespace, chosen: Kernel, problem: Problem, tiling: Tiling) -> LineCounts:

@@ -57,7 +57,10 @@ def test_refusals_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: P
     err = capsys.readouterr().err
     assert f"02_fmha101.cu:{line}" in err.splitlines()[-1] and "does not compile for the CPU" in err.splitlines()[-1]
     assert main(["trace", "--source", str(tmp_path / "none.cu")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "cannot be read as text (No such file or directory): choose" in capsys.readouterr().err
+    bad.write_bytes(b"\xff\xfe")
+    assert main(["trace", "--source", str(bad)]) == 2
+    assert "cannot be read as text (it is not in UTF-8): choose" in capsys.readouterr().err
     assert main(["trace", "--dtype", "fp16"]) == 2
     assert "fp32" in capsys.readouterr().err
 
