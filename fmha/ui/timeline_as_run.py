@@ -107,6 +107,8 @@ def pictures(both: Both, key: str, view: View, on_pick: Callable[[], None]) -> N
             alt=f"{AS_RUN if is_measured else PREDICTED}, SMs by time. {timeline_words.headline(table)}",
         )  # fmt: skip
     more = "" if how[0] == how[1] else f" Predicted: {how[1]}"
+    if both.measured.blocks.tracks == 2:
+        more += " As run, a tile loads from where the kernel asks for it to where it has waited for it, arrived or not."
     st.caption(f"Both share the axis of time; what is blank at the right is over. {how[0]}{more}")
 
 
