@@ -20,6 +20,7 @@ _LABEL_GAP = 0.062  # of the height, between two labels
 _LEFT, _RIGHT = 0.8, 1.3  # decades beside the outermost points, for names
 _MANY, _COLUMN, _WIDE = 4, 0.35, 2.9  # with more measured kernels their names stand in a column, so many decades beside
 _TALL, _COLUMN_GAP = 720, 0.041
+_PLOT, _LETTER = 290, 6.9  # pixels of the plot and of a letter where a column is narrow: a phone's
 _SIGNS = {"SMEM": "■", "L2": "◆", "HBM": "●"}
 
 
@@ -59,10 +60,13 @@ def roof_chart(
     low, high = math.log10(min(across)) - _LEFT, math.log10(max(*across, *ridges)) + (_WIDE if many else _RIGHT)
     bottom = math.log10(min([mark.tflops for mark in marks], default=top / 100)) - 0.55
     ceiling = math.log10(top) + 0.45
+    first, last = min(map(math.log10, across)), max(map(math.log10, [*across, *ridges]))
+    left, right = _narrow_range(marks, first, last, many, bool(path))
     for roof in slopes:
         _slope(fig, roof, low, bottom, top)
     for roof in _merged(peaks):
-        _ceiling(fig, roof, slopes, high, any(name in used for name in roof.level.split(", ")))
+        _ceiling(fig, roof, slopes, high, max(high, right), any(name in used for name in roof.level.split(", ")))
+        fig.narrowly("annotations", x=0, xref="paper", xanchor="left", xshift=2)  # names stand at the right edge
     for mark in marks:
         _joined(fig, mark)
     _path(fig, marks, path)
@@ -71,9 +75,10 @@ def roof_chart(
         _ring(fig, marks[chosen])
     if many:
         _column(fig, [mark for mark in marks if mark.measured], ceiling - bottom)
-        _labels(fig, [mark for mark in marks if not mark.measured], ceiling - bottom, height - 150)
+        _labels(fig, [mark for mark in marks if not mark.measured], ceiling - bottom, height - 150, False)
     else:
-        _labels(fig, marks, ceiling - bottom, height - 150)
+        _labels(fig, marks, ceiling - bottom, height - 150, bool(path))
+    fig.narrow["xaxis"] = _decades(first - 0.5, last + 0.5) | {"range": [left, right]}
     fig.xaxis(**_decades(low, high), title="intensity: FLOPs for each byte moved at the level")
     fig.yaxis(**_decades(bottom, ceiling), title="TFLOP/s")
     fig.update(margin={"t": 120 if title else 84, "r": 12})
@@ -106,11 +111,11 @@ def _slope(fig: Sketch, roof: Roof, low: float, bottom: float, top: float) -> No
     )  # fmt: skip
 
 
-def _ceiling(fig: Sketch, roof: Roof, slopes: Sequence[Roof], high: float, strong: bool) -> None:
-    """An arithmetic peak, from the steepest slope to the right edge."""
+def _ceiling(fig: Sketch, roof: Roof, slopes: Sequence[Roof], high: float, end: float, strong: bool) -> None:
+    """An arithmetic peak, from the steepest slope to `end`; its name stands at the right edge, `high`."""
     start = min((roof.rate * 1e3 / slope.rate for slope in slopes), default=1.0)
     fig.add_shape(
-        type="line", x0=start, x1=10**high, y0=roof.rate, y1=roof.rate,
+        type="line", x0=start, x1=10**end, y0=roof.rate, y1=roof.rate,
         line={
             "color": theme.color("REG", 1.0 if strong else 0.5), "width": 4 if strong else 1.5,
             "dash": "solid" if strong else "dot",
@@ -121,6 +126,23 @@ def _ceiling(fig: Sketch, roof: Roof, slopes: Sequence[Roof], high: float, stron
         high, math.log10(roof.rate), f"<b>{text}</b>" if strong else text, xanchor="right", yanchor="bottom",
         font={"color": theme.color("REG")}, xshift=-2,
     )  # fmt: skip
+    short = text.removesuffix(" TFLOP/s")
+    fig.narrowly("annotations", text=f"<b>{short}</b>" if strong else short)
+
+
+def _narrow_range(marks: Sequence[Mark], first: float, last: float, many: bool, is_path: bool) -> tuple[float, float]:
+    """The x axis where the plot is narrow: room in pixels for the names on both sides, the points and ridges, from
+    first to last, in between."""
+    left = max((len(_short(m, is_path)) for m in marks if not many or not m.measured), default=0)
+    right = max((len(_short(m, is_path)) for m in marks if m.measured), default=0) if many else 0
+    beside = [count * _LETTER + 30 for count in (left, right)]
+    decade = max(20.0, (_PLOT - sum(beside)) / max(1.0, last - first))
+    return first - beside[0] / decade, last + beside[1] / decade
+
+
+def _short(mark: Mark, is_path: bool) -> str:
+    """The name where there is little room: without tiles; on a path the number alone."""
+    return mark.label.split(" " if is_path else ",")[0]
 
 
 def _joined(fig: Sketch, mark: Mark) -> None:
@@ -179,7 +201,7 @@ def _ring(fig: Sketch, mark: Mark) -> None:
     )  # fmt: skip
 
 
-def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> None:
+def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int, is_path: bool) -> None:
     """Names, none over another: left of predicted kernels and of libraries, below the row of measured kernels.
 
     decades, pixels: the height of the plot in both.
@@ -204,6 +226,7 @@ def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> 
                 arrowcolor=theme.NEUTRAL if side is not below else "rgba(0,0,0,0)",
                 standoff=9,
             )
+            fig.narrowly("annotations", text=f"<b>{escape(_short(mark, is_path), quote=False)}</b>")
 
 
 def _column(fig: Sketch, marks: Sequence[Mark], decades: float) -> None:
@@ -217,6 +240,7 @@ def _column(fig: Sketch, marks: Sequence[Mark], decades: float) -> None:
             text=f"<b>{escape(mark.label, quote=False)}</b>", xanchor="left", showarrow=True, arrowhead=0, arrowwidth=1,
             arrowcolor=theme.NEUTRAL, standoff=9,
         )  # fmt: skip
+        fig.narrowly("annotations", text=f"<b>{escape(_short(mark, False), quote=False)}</b>")
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -21,6 +21,7 @@ class Sketch:
         self.shapes: list[dict[str, Any]] = []
         self.annotations: list[dict[str, Any]] = []
         self.layout: dict[str, Any] = {"height": height, "xaxis": {}, "yaxis": {}}
+        self.narrow: dict[str, Any] = {}  # what the chart component takes instead in a narrow column
         if title:
             self.layout["title"] = {"text": title}
 
@@ -69,7 +70,14 @@ class Sketch:
         """Set properties of the layout."""
         self.layout.update(layout)
 
+    def narrowly(self, kind: str, **properties: Any) -> None:
+        """Properties that the last annotation or shape has in a narrow column. kind: "annotations" or "shapes"."""
+        last = len(getattr(self, kind)) - 1
+        self.narrow.setdefault(kind, {}).setdefault(str(last), {}).update(properties)
+
     def figure(self) -> go.Figure:
         """The finished figure."""
         layout = {"template": theme.template(), "shapes": self.shapes, "annotations": self.annotations, **self.layout}
+        if self.narrow:
+            layout["meta"] = {**layout.get("meta", {}), "narrow": self.narrow}
         return go.Figure(data=self.data, layout=layout)

@@ -236,3 +236,17 @@ def test_the_forecasts_instruction_is_held_against_what_was_measured_of_it() -> 
     assert peak is not None
     text = said_of(opened(dtype="bf16", d="128"))
     assert f"alone it was measured to reach {100 * (peak.best('bf16') or 0) / 989:.0f} %" in text
+
+
+def test_in_a_narrow_column_names_are_short_and_have_room() -> None:
+    """On a phone the plot is 290 pixels wide: names of some 7 pixels a letter fit between points and edge."""
+    marks = [Mark(f"0{n} a kernel, 32 x 32", {"SMEM": 0.1 * n, "HBM": 1000.0}, 2.0**n, True) for n in range(1, 7)]
+    fig = roof_chart(roofs(H200, ["fp32"]), marks, ["fp32"])
+    wanted = fig.layout.meta["narrow"]
+    shown = [a.to_plotly_json() | wanted["annotations"].get(str(i), {}) for i, a in enumerate(fig.layout.annotations)]
+    names = [a for a in shown if "kernel" in a["text"]]
+    assert len(names) == 6 and all(a["text"] == f"<b>0{n} a kernel</b>" for n, a in enumerate(names, 1))
+    left, right = wanted["xaxis"]["range"]
+    assert (right - 3) * 290 / (right - left) > 7 * len("06 a kernel")
+    (peak,) = [a for a in shown if "fp32" in a["text"]]
+    assert peak["text"] == "<b>fp32: 67</b>" and peak["xref"] == "paper" and peak["xanchor"] == "left"

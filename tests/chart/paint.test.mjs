@@ -57,6 +57,19 @@ test('a narrow column gets smaller lettering and a title that fits', () => {
   assert.equal(figure.layout.title.text, 'bytes moved against length in tokens');
 });
 
+test('a narrow column gets what the figure itself wants there', () => {
+  const narrow = { annotations: { 1: { text: 'short', x: 0 } }, xaxis: { range: [0, 1] } };
+  const layout = {
+    annotations: [{ text: 'one' }, { text: 'a long one', x: 5, y: 2 }], shapes: [{ x0: 1 }],
+    xaxis: { type: 'log', range: [0, 9] }, meta: { narrow },
+  };
+  const made = narrowed({ data: [], layout }, 300).layout;
+  assert.deepEqual(made.annotations, [{ text: 'one' }, { text: 'short', x: 0, y: 2 }]);
+  assert.deepEqual(made.shapes, [{ x0: 1 }]);
+  assert.deepEqual([made.xaxis.range, made.xaxis.type], [[0, 1], 'log']);
+  assert.equal(layout.annotations[1].text, 'a long one', 'the figure that came in is left as it was');
+});
+
 test('titles with tags are not broken', () => {
   assert.equal(wrapped('<b>a bold title</b> and more', 8), '<b>a bold title</b> and more');
   assert.equal(wrapped('one two<br>three', 3), 'one<br>two<br>three');

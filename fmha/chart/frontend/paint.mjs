@@ -66,9 +66,17 @@ export function painted(figure, swaps, look, dark) {
   return { data, layout };
 }
 
-/** The same figure for a narrow column: smaller lettering, and a title in lines that fit. */
+/**
+ * The same figure for a narrow column: smaller lettering, a title in lines that fit, and what the figure itself wants
+ * there: layout.meta.narrow holds properties of annotations and shapes by index, and of axes.
+ */
 export function narrowed(figure, width) {
   const layout = { ...figure.layout };
+  const own = layout.meta?.narrow ?? {};
+  for (const kind of ['annotations', 'shapes']) {
+    if (own[kind]) layout[kind] = layout[kind].map((one, index) => ({ ...one, ...own[kind][index] }));
+  }
+  for (const name of axisNames(own)) layout[name] = { ...layout[name], ...own[name] };
   const size = 12;
   layout.font = { ...layout.font, size };
   for (const name of axisNames(layout)) {
