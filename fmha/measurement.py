@@ -11,7 +11,6 @@ import dataclasses
 import json
 import math
 import re
-import types
 import typing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,6 +23,7 @@ from fmha.hardware import DriverFacts, Gpu, from_driver
 from fmha.kernels import KERNELS, Kernel
 from fmha.mask import visible_pairs
 from fmha.problem import DTYPES, MAX_TOKENS, Problem, Tiling
+from fmha.records import Wrong, build, parsed, plain, wrong
 from fmha.traffic import compulsory_bytes
 
 FORMAT = 1
@@ -208,8 +208,8 @@ class Recording:
 
     def to_json(self) -> str:
         """The recording as text, one run a line."""
-        head = {**_plain(dataclasses.replace(self, runs=())), "runs": []}
-        lines = ",\n".join(json.dumps(_plain(run), allow_nan=False, separators=(",", ":")) for run in self.runs)
+        head = {**plain(dataclasses.replace(self, runs=())), "runs": []}
+        lines = ",\n".join(json.dumps(plain(run), allow_nan=False, separators=(",", ":")) for run in self.runs)
         text = json.dumps(head, allow_nan=False, separators=(",", ":"))
         return text.replace('"runs":[]', f'"runs":[\n{lines}\n]') + "\n"
 
@@ -330,16 +330,16 @@ def read(data: bytes | str, shown: str = "the file") -> Recording:
     if len(data) > MAX_FILE_BYTES:
         raise InputError(f"{shown} is larger than {MAX_FILE_BYTES >> 20} MiB: no recording of FMHA Lab is.")
     try:
-        raw = json.loads(data, parse_constant=_no_constant)
+        raw = parsed(data)
     except (ValueError, RecursionError):
         raise InputError(f"{shown} is not JSON: open a file that the kernel lab or `fmha bench` wrote.") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise InputError(f"{shown} is not a recording of FMHA Lab (format {FORMAT}): open one that it wrote.")
     try:
-        recording: Recording = _build(Recording, raw, "recording")
+        recording: Recording = build(Recording, raw, "recording")
         _sane(recording)
-    except _Wrong as wrong:
-        raise InputError(f"{shown} is not a whole recording: {wrong}.") from None
+    except Wrong as departs:
+        raise InputError(f"{shown} is not a whole recording: {departs}.") from None
     except InputError:
         raise
     except ValueError as error:  # a Problem that cannot be
@@ -358,118 +358,34 @@ def _sane(recording: Recording) -> None:
     """Numbers that the app divides by or takes logarithms of must be positive, in a file that anyone may have made."""
     facts = recording.device.facts
     if not re.fullmatch(r"\d{1,2}\.\d", facts.compute):
-        _wrong("recording.device.facts.compute", 'a compute capability such as "9.0"')
+        wrong("recording.device.facts.compute", 'a compute capability such as "9.0"')
     for name, value in dataclasses.asdict(facts).items():
         if not isinstance(value, str) and not value > 0:
-            _wrong(f"recording.device.facts.{name}", "above 0")
+            wrong(f"recording.device.facts.{name}", "above 0")
     for name, speeds in recording.mma_sync_peak.tflops.items() if recording.mma_sync_peak else ():
         where = f"recording.mma_sync_peak.tflops.{name[:20]}"
         if name not in MMA_DTYPES:
-            _wrong(where, f"one of {', '.join(MMA_DTYPES)}")
+            wrong(where, f"one of {', '.join(MMA_DTYPES)}")
         if not (1 <= len(speeds) <= MAX_WARPS and all(math.isfinite(x) and x > 0 for x in speeds)):
-            _wrong(where, f"a list of 1 to {MAX_WARPS} positive numbers")
+            wrong(where, f"a list of 1 to {MAX_WARPS} positive numbers")
     for i, run in enumerate(recording.runs):
         if run.problem.B * run.problem.Nq > MAX_ROWS:
-            _wrong(f"recording.runs[{i}].problem", f"of at most {MAX_ROWS:,} rows")
+            wrong(f"recording.runs[{i}].problem", f"of at most {MAX_ROWS:,} rows")
         if len(run.entries) > MAX_ENTRIES:
-            _wrong(f"recording.runs[{i}].entries", f"a list of at most {MAX_ENTRIES}")
+            wrong(f"recording.runs[{i}].entries", f"a list of at most {MAX_ENTRIES}")
         for k, entry in enumerate(run.entries):
             where = f"recording.runs[{i}].entries[{k}]"
             numbers = dataclasses.astuple(entry.time) if entry.time else ()
             if not all(math.isfinite(x) and x > 0 for x in numbers[:4]):
-                _wrong(f"{where}.time", "of positive numbers")
+                wrong(f"{where}.time", "of positive numbers")
             if entry.dtype not in DTYPES:
-                _wrong(f"{where}.dtype", f"one of {', '.join(DTYPES)}")
+                wrong(f"{where}.dtype", f"one of {', '.join(DTYPES)}")
             if entry.tiling and not 1 <= min(entry.tiling) <= max(entry.tiling) <= MAX_TOKENS:
-                _wrong(f"{where}.tiling", f"of numbers from 1 to {MAX_TOKENS:,}")
+                wrong(f"{where}.tiling", f"of numbers from 1 to {MAX_TOKENS:,}")
             if not all(x >= 0 for pair in entry.requested.values() for x in pair):
-                _wrong(f"{where}.requested", "of numbers of bytes")
+                wrong(f"{where}.requested", "of numbers of bytes")
             cells = entry.error_map.values if entry.error_map else ()
             if max([len(cells), *map(len, cells)]) > MAX_MAP_SIDE:
-                _wrong(f"{where}.error_map.values", f"of at most {MAX_MAP_SIDE} x {MAX_MAP_SIDE} cells")
+                wrong(f"{where}.error_map.values", f"of at most {MAX_MAP_SIDE} x {MAX_MAP_SIDE} cells")
             if not all(math.isfinite(x) and x >= 0 for metrics in entry.counters.values() for x in metrics.values()):
-                _wrong(f"{where}.counters", "of numbers that are not negative")
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(text)
-
-
-class _Wrong(Exception):
-    """Where a file departs from the format."""
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses, tuples and infinities as JSON has them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "inf" if value > 0 else "-inf" if value < 0 else "nan"
-    return value
-
-
-def _build(kind: Any, raw: Any, where: str) -> Any:
-    """`raw` as a value of the annotated type `kind`."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        if raw is None and type(None) in arguments:
-            return None
-        return _build(next(a for a in arguments if a is not type(None)), raw, where)
-    if kind is Any:
-        return raw
-    if origin is typing.Literal:
-        return raw if raw in arguments else _wrong(where, f"one of {arguments}")
-    if origin is tuple:
-        if not isinstance(raw, list):
-            _wrong(where, "a list")
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_build(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(raw))
-        if len(raw) != len(arguments):
-            _wrong(where, f"a list of {len(arguments)}")
-        return tuple(_build(a, item, f"{where}[{i}]") for i, (a, item) in enumerate(zip(arguments, raw, strict=True)))
-    if origin is dict:
-        if not isinstance(raw, dict):
-            _wrong(where, "an object")
-        return {str(key): _build(arguments[1], item, f"{where}.{key[:20]}") for key, item in raw.items()}
-    if dataclasses.is_dataclass(kind):
-        return _build_dataclass(kind, raw, where)
-    return _build_scalar(kind, raw, where)
-
-
-@lru_cache(maxsize=32)
-def _fields(kind: Any) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
-    """Name, type and field of each field: worked out once a class, as a file holds thousands of values."""
-    hints = typing.get_type_hints(kind)
-    return tuple((spec.name, hints[spec.name], spec) for spec in dataclasses.fields(kind))
-
-
-def _build_dataclass(kind: Any, raw: Any, where: str) -> Any:
-    if not isinstance(raw, dict):
-        _wrong(where, "an object")
-    values = {}
-    for name, hint, spec in _fields(kind):
-        if name in raw:
-            values[name] = _build(hint, raw[name], f"{where}.{name}")
-        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
-            _wrong(f"{where}.{name}", "present")
-    return kind(**values)
-
-
-def _build_scalar(kind: Any, raw: Any, where: str) -> Any:
-    if kind is float and isinstance(raw, str) and raw in ("inf", "-inf", "nan"):
-        return float(raw)
-    if kind is float and isinstance(raw, (int, float)) and not isinstance(raw, bool):
-        return float(raw)
-    if type(raw) is not kind:
-        _wrong(where, {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[kind])
-    if kind is int and not -(2**63) <= raw < 2**63:  # tables of the page hold no larger ones
-        _wrong(where, "a number of at most 64 bits")
-    return raw
-
-
-def _wrong(where: str, wanted: str) -> typing.NoReturn:
-    raise _Wrong(f"{where} should be {wanted}")
+                wrong(f"{where}.counters", "of numbers that are not negative")
