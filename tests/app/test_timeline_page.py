@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from fmha.player.waves import turns
 from fmha.timeline import busy_share, clock
 from fmha.ui import timeline_run
 from fmha.ui.sentences import percent
+from fmha.ui.timeline_closeup import picked
 from fmha.ui.timeline_run import Asked, clocked, held, takes
 from fmha.units import format_time_us
 
@@ -182,15 +182,10 @@ def test_a_click_moves_the_close_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The picture tells the moment in the unit of its axis, and the SM."""
     at = opened(zoom="16", smspan="8")
     chosen: dict[str, Any] = {}
-    page = sys.modules.get("fmha.ui.controls")
-    assert page is not None
-    monkeypatch.setattr(page, "assign", lambda **values: chosen.update(values))
-    source = PAGE.read_text(encoding="utf-8").removesuffix("main()\n")
-    names: dict[str, Any] = {}
-    exec(compile(source, str(PAGE), "exec"), names)
+    monkeypatch.setattr("fmha.ui.controls.assign", lambda **values: chosen.update(values))
+    monkeypatch.setattr("fmha.ui.charts.pick", lambda _key: (64, 130))
     table = clocked(Asked(RECORDED, TILES, "q-outer", H200, 132))
-    monkeypatch.setattr(names["charts"], "pick", lambda _key: (64, 130))
-    names["picked"](table, 16, 8)
+    picked(table, 16, 8)
     middle = 100 * 64 / table.blocks.span
     assert chosen["firstsm"] == 124 and abs(chosen["at"] + 50 / 16 - middle) <= 12.5 / 16
     assert not at.exception
