@@ -87,7 +87,9 @@ def place(site: Site) -> str:
 
 def label(site: Site) -> str:
     """For the list."""
-    return f"line {site.line}: {site.text}{' =' if site.store else ''} ({site.ways:.3g}-way)"
+    is_call = site.text.endswith(")")
+    what = (" stores" if site.store else " loads") if is_call else " =" if site.store else ""
+    return f"line {site.line}: {site.text}{what} ({site.ways:.3g}-way)"
 
 
 def this_access(drawn: BankPicture, site: Site | None, turn: int, use: SmemUse) -> str:
