@@ -65,9 +65,15 @@ def prose(text: str) -> None:
 def configuration(**settings: object) -> None:
     """The settings that the picture below was computed for, in one line: a result never stands without them.
 
-    configuration(N=128, d=64, dtype="fp32")
+    configuration(N=8192, d=64, dtype="fp32") reads N = 8,192 · d = 64 · dtype = fp32
     """
-    st.caption(" · ".join(f"{name} = {value}" for name, value in settings.items()))
+    st.caption(" · ".join(f"{name} = {_written(name, value)}" for name, value in settings.items()))
+
+
+def _written(name: str, value: object) -> str:
+    """A setting's value: thousands apart, as everywhere, but for a seed, which is copied."""
+    is_number = isinstance(value, int) and not isinstance(value, bool) and name != "seed"
+    return f"{value:,}" if is_number else str(value)
 
 
 def try_this(tasks: Sequence[str]) -> None:

@@ -103,5 +103,5 @@ def test_the_player_shows_a_recording(name: str) -> None:
     text = said(at)
     run = as_run(open_stamps(FILES[name]))
     assert "As run: when each phase began" in text and "Naive attention was not recorded" in text
-    assert f"N = {run.problem.Nq} · d = 64" in text and "SMs = 64" in text
+    assert f"N = {run.problem.Nq:,} · d = 64" in text and "SMs = 64" in text
     assert ("of 16 heads" in text) == (run.problem.H == 16)
