@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,13 +33,7 @@ def stamped_events(stamps: Stamps, source: str | None = None) -> NDArray[np.void
         InputError: the phases do not follow one another as the simulator's events do.
     """
     table = emit(stamps.problem, stamps.tiling)
-    found = phases("\n".join(f"// {maths}" for maths in stamps.facts["phases"]) if source is None else source)
-    if len(stamps.phase) and int(stamps.phase.max()) >= len(found):
-        raise InputError(_OTHER)
-    codes = [_codes(phase) for phase in found]
-    names = [code for each in codes for code in each]
-    is_ahead = "S" in names and "load_K" in names and names.index("load_K") > names.index("S")
-    spans = _spans(stamps, found, codes, "load_V" if is_ahead else "load_K")
+    spans, codes, is_ahead = _spans_of(stamps, source)
     if not is_ahead:
         _fill(table, np.arange(len(table)), spans, codes)
     else:
@@ -47,6 +42,29 @@ def stamped_events(stamps: Stamps, source: str | None = None) -> NDArray[np.void
         _fill_loads(table, spans.some(loads), codes)
     table["sm"] = np.searchsorted(np.unique(stamps.sm), stamps.sm)[table["worker"]]
     return table
+
+
+def told_once(stamps: Stamps) -> Stamps:
+    """The same run with one stamp for each phase of a visit: what `stamped_events` makes of both is the same, and where
+    rows take turns this is a small part of the stamps.
+
+    Raises:
+        InputError: a phase that the facts do not name.
+    """
+    spans, _, _ = _spans_of(stamps, None)
+    first = np.searchsorted(spans.worker, np.arange(len(stamps.first)))
+    return replace(stamps, first=first.astype(np.int64), at_us=spans.start, phase=spans.phase)
+
+
+def _spans_of(stamps: Stamps, source: str | None) -> tuple[_Spans, list[tuple[str, ...]], bool]:
+    """The spans, what each phase is in the event table, and whether K is asked for after S."""
+    found = phases("\n".join(f"// {maths}" for maths in stamps.facts["phases"]) if source is None else source)
+    if len(stamps.phase) and int(stamps.phase.max()) >= len(found):
+        raise InputError(_OTHER)
+    codes = [_codes(phase) for phase in found]
+    names = [code for each in codes for code in each]
+    is_ahead = "S" in names and "load_K" in names and names.index("load_K") > names.index("S")
+    return _spans(stamps, found, codes, "load_V" if is_ahead else "load_K"), codes, is_ahead
 
 
 class _Spans(NamedTuple):
@@ -126,4 +144,4 @@ def _codes(phase: Phase) -> tuple[str, ...]:
     return tuple(loads[name] for name in phase.names if name in loads)
 
 
-__all__ = ["stamped_events"]
+__all__ = ["stamped_events", "told_once"]

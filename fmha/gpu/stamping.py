@@ -19,7 +19,7 @@ from fmha.inputs import load
 from fmha.kernels import Kernel, included
 from fmha.phases import phases
 from fmha.problem import Problem, Tiling
-from fmha.stamp_events import stamped_events
+from fmha.stamp_events import stamped_events, told_once
 from fmha.stamps import BUFFER, HEAD, Stamps, as_facts, read_stamps, room_for, stamped
 from fmha.visit_costs import LONGEST_FIRST
 
@@ -88,7 +88,7 @@ def stamp(
         input=input_name, seed=seed,
         stamped_us=times[0].median_us if times[0] else None, plain_us=times[1].median_us if times[1] else None,
     )  # fmt: skip
-    return checked(read_stamps(words, launch.grid, facts, last_first=kernel.number in LONGEST_FIRST))
+    return told_once(checked(read_stamps(words, launch.grid, facts, last_first=kernel.number in LONGEST_FIRST)))
 
 
 def checked(made: Stamps) -> Stamps:

@@ -10,11 +10,13 @@ from fmha.events import emit
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.inputs import INPUTS, Inputs
 from fmha.player import scene
-from fmha.player.payload import COLUMNS, MAX_VISITS
+from fmha.player.payload import COLUMNS, MAX_VISITS, tile_bytes
 from fmha.problem import Problem
 from fmha.simulation import Run, simulate
 from fmha.timeline import clock
-from fmha.units import format_ratio, format_time_us
+from fmha.units import format_bytes, format_ratio, format_time_us
+
+MOST_TILE_BYTES = 5 << 18  # of S, P and O of one Q tile: the page sends what it shows anew with each change
 
 
 def play(run: AsRun) -> tuple[scene.Played, str]:
@@ -27,6 +29,11 @@ def play(run: AsRun) -> tuple[scene.Played, str]:
         LimitError: not even one head can be shown; the sentence says why.
     """
     p, tiling = run.problem, run.tiling
+    if (nbytes := tile_bytes(p, tiling)) > MOST_TILE_BYTES:
+        raise LimitError(
+            f"this recording cannot be played: the numbers of one of its Q tiles take {format_bytes(nbytes)}, and the "
+            f"player takes {format_bytes(MOST_TILE_BYTES)}. Choose another one, or look at it on the page Timeline."
+        )
     shown = part(run, MAX_VISITS, scene.MAX_SMS) if p.Hk == p.H else None
     if shown is None:
         raise LimitError(
@@ -72,4 +79,4 @@ def play(run: AsRun) -> tuple[scene.Played, str]:
     return dataclasses.replace(now, naive_events=naive), said
 
 
-__all__ = ["play"]
+__all__ = ["MOST_TILE_BYTES", "play"]

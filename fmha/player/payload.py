@@ -28,6 +28,7 @@ from fmha.mask import tile_kinds
 from fmha.memory import smem_layout
 from fmha.player.packing import pack
 from fmha.player.waves import turns
+from fmha.problem import Problem, Tiling
 from fmha.served import Served
 from fmha.simulation import Run
 from fmha.state import Arithmetic
@@ -289,8 +290,13 @@ def _tiles_within(run: Run, scene: Scene, exact_bytes: int) -> NDArray[np.int64]
 
 def exact_tile_bytes(run: Run) -> int:
     """Bytes that the real numbers of one Q tile take: S, P, O, six numbers a row after each visit, and the final O."""
-    columns = min(COLUMNS, run.problem.d)
-    return 4 * run.tiling.Br * (run.tiling.Tc(run.problem) * (2 * run.tiling.Bc + columns + 6) + columns)
+    return tile_bytes(run.problem, run.tiling)
+
+
+def tile_bytes(problem: Problem, tiling: Tiling) -> int:
+    """The same before anything is run."""
+    columns = min(COLUMNS, problem.d)
+    return 4 * tiling.Br * (tiling.Tc(problem) * (2 * tiling.Bc + columns + 6) + columns)
 
 
 def _focus_tiles(run: Run, scene: Scene) -> NDArray[np.int64]:

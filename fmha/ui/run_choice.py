@@ -18,6 +18,7 @@ from fmha.units import format_time_us
 HERE_PATTERN = "fmha-timeline-*.npz"  # what `bench --timestamps` writes where it is started
 MOST_HERE = 12
 OPENED = "opened"
+_DEAR = 1.1  # time with stamps over time without: from here on it shows
 _KEY, _DESK = "timeline-file", "run-desk"
 HELP = (
     "A kernel on a GPU in which the first thread of each block wrote down the time of every phase. `bench "
@@ -147,6 +148,8 @@ def provenance(run: AsRun) -> str:
             f" Median time of the kernel as it is {format_time_us(without)}, with stamps {format_time_us(with_stamps)} "
             f"({100 * (with_stamps / without - 1):+.0f} %)."
         )
+        if with_stamps > _DEAR * without:
+            cost += " Phases that are stamped often, row by row, look longer than they are."
     state = "the source as it is here" if run.is_of_this_source else "another version of the source"
     return (
         f"Recorded on {said(facts['device'], 40)}, driver {said(facts['driver'], 20)}, CUDA {said(facts['cuda'], 12)}, "

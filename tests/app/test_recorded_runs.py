@@ -59,6 +59,9 @@ def test_the_prediction_stands_beside_the_run_with_its_error(name: str) -> None:
     text = said(at)
     assert f"The run took {format_time_us(ran.span_us)}" in text and "Recorded on NVIDIA H200" in text
     assert f"{len(run.blocks)} blocks on 132 SMs take {format_time_us(ran.span_us)}" in text
+    facts = run.stamps.facts
+    assert ("row by row, look longer than they are" in text) == (facts["stamped_us"] > 1.1 * facts["plain_us"])
+    assert ("a tile loads from where the kernel asks for it" in text) == (facts["kernel"] in ("07", "13"))
 
 
 def test_kernel_02_is_held_against_both_predictions() -> None:

@@ -14,7 +14,8 @@ from fmha.as_run import in_a_row
 from fmha.check import check
 from fmha.events import CODE, emit
 from fmha.kernels import KERNELS
-from fmha.stamp_events import stamped_events
+from fmha.phases import phases
+from fmha.stamp_events import stamped_events, told_once
 from fmha.stamps import BUFFER, HEAD, as_facts, read_stamps, room_for, stamped
 from fmha.storage import dense, lay, taken
 from fmha.trace.build import build
@@ -73,6 +74,11 @@ def test_a_stamped_run_on_the_cpu(number: str, p: Problem, t: Tiling, cache: Pat
             assert (at["load_K"]["t1"] <= at["S"]["t0"] + 1e-6).all()
             assert (at["load_V"]["t1"] <= at["O"]["t0"] + 1e-6).all()
             assert (at["load_K"]["t0"][1:] <= at["O"]["t0"][:-1]).all() and (at["load_V"]["t0"] <= at["S"]["t0"]).all()
+    named = dataclasses.replace(stamps, facts=as_facts(p, t, phases=[one.maths for one in phases(kernel.source())]))
+    short = told_once(named)
+    assert len(short.phase) <= len(stamps.phase) and len(short.first) == len(stamps.first)
+    again = stamped_events(short)
+    assert np.allclose(again["t0"], table["t0"]) and np.allclose(again["t1"], table["t1"])
     shown = in_a_row(table)
     same = np.diff(shown["worker"]) == 0
     assert (shown["t0"][1:] >= shown["t1"][:-1] - 1e-6)[same].all() and (shown["t1"] >= shown["t0"]).all()
