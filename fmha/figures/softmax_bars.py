@@ -37,7 +37,7 @@ def scores_to_weights(
         for values, decimals, opacity, pattern, x, y in panels
     ]
     heading = {"showarrow": False, "xref": "paper", "yref": "paper", "y": 1.0, "yanchor": "bottom", "yshift": 6}
-    size = {"size": theme.TITLE_SIZE}
+    size, small = {"size": theme.TITLE_SIZE}, {"size": 14}
     layout = {
         "template": theme.template(),
         "height": height,
@@ -50,5 +50,6 @@ def scores_to_weights(
             {"text": "scores s", "x": 0.21, "font": size, **heading},
             {"text": "weights softmax(s)", "x": 0.79, "font": size, **heading},
         ],
+        "meta": {"narrow": {"annotations": {"0": {"font": small}, "1": {"text": "softmax(s)", "font": small}}}},
     }
     return go.Figure(data=data, layout=layout)

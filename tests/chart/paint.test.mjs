@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
-  channels, isDark, legendRows, narrowed, painted, swapped, wrapped,
+  channels, isDark, legendInTitle, legendRows, narrowed, painted, swapped, wrapped,
 } from '../../fmha/chart/frontend/paint.mjs';
 
 const SWAPS = { '#2b8eea': '#9cc4ff' };
@@ -82,4 +82,20 @@ test('legend rows are counted only for a legend above the plot', () => {
   assert.equal(legendRows({ data, layout: { template: { layout: { legend: above } } } }, 900), 1);
   assert.equal(legendRows({ data, layout: { legend: { orientation: 'v' } } }, 300), 0);
   assert.equal(legendRows({ data, layout: { legend: above, showlegend: false } }, 300), 0);
+});
+
+test('names that do not fit into one row stand in columns as wide as the longest', () => {
+  const layout = { legend: { orientation: 'h', y: 1 } };
+  const named = (...names) => ({ data: names.map((name) => ({ name })), layout });
+  assert.equal(legendRows(named('Q', 'K', 'V'), 358), 1);
+  const five = named('naive: requested', 'flash, q-outer: requested', 'flash, kv-outer: requested', 'compulsory', 'N');
+  assert.equal(legendRows(five, 358), 5, 'the short ones too have a row each');
+});
+
+test('a legend that reaches into the title is noticed', () => {
+  const at = (top, bottom) => ({ getBoundingClientRect: () => ({ top, bottom }) });
+  const node = (found) => ({ querySelector: (name) => found[name] ?? null });
+  assert.equal(legendInTitle(node({ '.gtitle': at(2, 21), '.legend': at(9, 57) })), 14);
+  assert.equal(legendInTitle(node({ '.gtitle': at(2, 21), '.legend': at(23, 57) })), 0);
+  assert.equal(legendInTitle(node({ '.legend': at(9, 57) })), 0);
 });

@@ -1,5 +1,5 @@
 // A figure in a node of the page, drawn by Plotly in the page's colours and changed in place. Knows nothing of who asks.
-import { painted, narrowed, isDark } from './paint.mjs';
+import { painted, narrowed, legendInTitle, isDark } from './paint.mjs';
 import { Menu } from './menu.mjs';
 
 const NARROW = 520; // pixels; below that the lettering is made smaller
@@ -123,6 +123,8 @@ export class Chart {
     this.text = this.pending;
     this.look = lookKey;
     await lib.react(this.node, figure.data, figure.layout, CONFIG);
+    const over = look.narrow ? legendInTitle(this.node) : 0; // its rows were more than could be foreseen
+    if (over) await lib.relayout(this.node, { 'margin.t': this.node._fullLayout._size.t + over });
     if (message.picks) this.listen();
     this.menu.show();
     this.node.dataset.drawn = String(Number(this.node.dataset.drawn ?? 0) + 1);

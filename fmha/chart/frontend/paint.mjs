@@ -74,7 +74,11 @@ export function narrowed(figure, width) {
   const layout = { ...figure.layout };
   const own = layout.meta?.narrow ?? {};
   for (const kind of ['annotations', 'shapes']) {
-    if (own[kind]) layout[kind] = layout[kind].map((one, index) => ({ ...one, ...own[kind][index] }));
+    if (!own[kind]) continue;
+    layout[kind] = layout[kind].map((one, index) => {
+      const mine = own[kind][index] ?? {};
+      return { ...one, ...mine, ...(mine.font && { font: { ...one.font, ...mine.font } }) };
+    });
   }
   for (const name of axisNames(own)) layout[name] = { ...layout[name], ...own[name] };
   const size = 12;
@@ -114,17 +118,16 @@ export function legendRows(figure, width) {
   if (layout.showlegend === false || (names.length < 2 && !layout.showlegend)) return 0;
   const legend = { ...layout.template?.layout?.legend, ...layout.legend };
   if (legend.orientation !== 'h' || (legend.y ?? 0) < 0.9) return 0;
-  let rows = 1;
-  let used = 0;
-  for (const name of names) {
-    const need = 50 + 6 * name.length;
-    if (used && used + need > width - 40) {
-      rows += 1;
-      used = 0;
-    }
-    used += need;
-  }
-  return rows;
+  const needs = names.map((name) => 46 + 6 * name.length);
+  const room = width - 60;
+  if (needs.reduce((sum, need) => sum + need, 0) <= room) return 1;
+  return Math.ceil(names.length / Math.max(1, Math.floor(room / Math.max(...needs)))); // in columns of one width
+}
+
+/** By how many pixels the rows of a legend reach into the title above it; 0 where they do not, or one is missing. */
+export function legendInTitle(node) {
+  const [title, legend] = ['.gtitle', '.legend'].map((name) => node.querySelector(name)?.getBoundingClientRect());
+  return title && legend ? Math.max(0, Math.ceil(title.bottom + 2 - legend.top)) : 0;
 }
 
 /** Text broken at spaces into lines of at most `columns` characters, joined by <br>. Tags are left alone. */
