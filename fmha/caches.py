@@ -1,7 +1,8 @@
 """Bytes at each level for one kernel that goes over K and V tile by tile: q-outer (kernel 02) and kv-outer.
 
-The model works tile by tile: L1 by the tiles that an SM used last, merging by who is in step (`fmha.merging`), L2 by
-stack distances (`fmha.reuse`) over all tiles in time order. It is a model of expected values, fitted to one GPU.
+The model works tile by tile: L1 by the tiles that an SM used last, merging by following the blocks in time
+(`fmha.in_step`), L2 by stack distances (`fmha.reuse`) over all tiles in time order. It is a model of expected values,
+fitted to one GPU.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fmha.dispatch import Floats, Ints
-from fmha.levels import Caches, Levels, TensorBytes
+from fmha.in_step import InStep, Pace, in_step
+from fmha.levels import SCATTERED, Caches, Levels, TensorBytes
 from fmha.lockstep import TICKS, Fronts, Walk, fronts, walk
-from fmha.merging import requests, wait_together
 from fmha.problem import Problem, Tiling
 from fmha.reuse import bytes_between, mean_survival, survival
 from fmha.traffic import closed_form
 
 SURELY_HELD = 0.6  # of L2
+DEFAULT_PACE = Pace()
 
 
 def q_outer_levels(
@@ -29,7 +32,7 @@ def q_outer_levels(
     *,
     sms: int,
     blocks_per_sm: int,
-    rounds: float = 1.0,
+    pace: Pace = DEFAULT_PACE,
     most: int = 30_000,
     order: str = "head-major",
     write_lse: bool = False,
@@ -39,7 +42,7 @@ def q_outer_levels(
 
     Args:
         blocks_per_sm: blocks that an SM holds at once.
-        rounds: loads that a thread makes one after the other to fetch its part of a K or V tile.
+        pace: how long a visit takes, and for how many loads in it a block waits.
         most: visits that are followed one by one, see `fmha.lockstep.walk`; fewer are faster and less exact.
         order: one of `fmha.dispatch.BLOCK_ORDERS`.
 
@@ -51,8 +54,8 @@ def q_outer_levels(
     resident = min(blocks_per_sm, max(1.0, walked.total / sms))
     gathered = fronts(walked)
     held = _held(p, tiling, caches, walked, gathered)
-    asks = requests(walked, gathered, 1 - held, caches, sms, rounds, resident)
-    kv, visits = _loaded(p, tiling, caches, walked, asks, sms, resident)
+    close = in_step(p, tiling, pace, caches, sms=sms, blocks_per_sm=blocks_per_sm, order=order, most=most)
+    kv, visits = _loaded(p, tiling, caches, walked, close, pace, resident)
     missed = _missed(p, tiling, caches, walked, gathered, held, visits)
     kv = replace(kv, l2_hits=visits.all_asked - missed, dram_read=missed)
     vector = p.B * p.H * p.Nq * p.d * p.itemsize
@@ -77,12 +80,10 @@ def q_outer_l2(
     *,
     sms: int,
     blocks_per_sm: int,
-    rounds: float = 1.0,
+    pace: Pace = DEFAULT_PACE,
     most: int = 30_000,
 ) -> float:
     """`q_outer_levels(...).l2` in head-major order, without what only the bytes of DRAM need.
-
-    What L2 has lost acts on what is asked of it only through blocks that merge their requests and wait together.
 
     Raises:
         LimitError: a problem with too many rows, see `fmha.lockstep.reach`.
@@ -90,22 +91,18 @@ def q_outer_l2(
     p = problem
     walked = walk(p, tiling, sms * blocks_per_sm, most=most)
     resident = min(blocks_per_sm, max(1.0, walked.total / sms))
-    asks = np.ones(len(walked.moment))  # where nothing merges
-    if caches.merging_sms > 1:
-        gathered = fronts(walked)
-        missing = np.zeros(len(gathered.keys))
-        if wait_together(resident):
-            missing = 1 - _held(p, tiling, caches, walked, gathered)
-        asks = requests(walked, gathered, missing, caches, sms, rounds, resident)
-    kv, _ = _loaded(p, tiling, caches, walked, asks, sms, resident)
+    close = in_step(p, tiling, pace, caches, sms=sms, blocks_per_sm=blocks_per_sm, most=most)
+    kv, _ = _loaded(p, tiling, caches, walked, close, pace, resident)
     vector = float(p.B * p.H * p.Nq * p.d * p.itemsize)
     return Levels("", {"Q": TensorBytes(read=vector), "K": kv, "V": kv, "O": TensorBytes(written=vector)}).l2
 
 
 class _Visits(NamedTuple):
-    """Bytes of K and V together that each visit loads and asks of L2: [visits]. scale: makes them K's in the run."""
+    """Bytes of K and V together that each visit loads, finds in no L1, and asks of L2: [visits]. scale: makes them K's
+    in the run."""
 
     loads: Floats
+    beyond: Floats
     asked: Floats
     scale: float
 
@@ -116,20 +113,29 @@ class _Visits(NamedTuple):
 
 
 def _loaded(
-    p: Problem, tiling: Tiling, caches: Caches, walked: Walk, asks: Floats, sms: int, resident: float
+    p: Problem, tiling: Tiling, caches: Caches, walked: Walk, close: InStep, pace: Pace, resident: float
 ) -> tuple[TensorBytes, _Visits]:
     """One of K and V as far as L2, and what it is summed up from.
 
-    asks: [visits] requests to L2 that a visit accounts for, as `fmha.merging.requests` has it.
+    close: what blocks that are close to one another have in common.
     """
     read = closed_form(p, tiling, "q-outer").by_tensor.get("K", (0, 0))[0]
     loads = walked.visit_keys * walked.weight[walked.visit_block] * (2 * p.d * p.itemsize)
-    beyond = loads * (1 - _l1_share(walked, p, tiling, caches, sms, resident))[walked.visit_block]
-    wanted, passed = float(loads.sum()), float(beyond.sum())
-    visits = _Visits(loads, beyond * asks, read / wanted if wanted else 0.0)
+    beyond, wanted = loads, float(loads.sum())
+    if pace.rounds:  # copies that are under way during computation go past L1
+        beyond = loads * (1 - _l1_share(walked, p, tiling, caches, resident))[walked.visit_block]
+        once = _once(p, tiling) / read * wanted / max(float(beyond.sum()), 1e-9) if read else 0.0
+        beyond = beyond * max(1 - close.neighbour, min(once, 1.0))
+    passed = float(beyond.sum())
+    visits = _Visits(loads, beyond, beyond * close.asked, read / wanted if wanted else 0.0)
     l1_hits = max(0.0, visits.scale * (wanted - passed))
     merged = visits.scale * (passed - float(visits.asked.sum()))
     return TensorBytes(read=float(read), l1_hits=l1_hits, merged=merged), visits
+
+
+def _once(p: Problem, tiling: Tiling) -> float:
+    """Bytes of all keys that are seen, each once."""
+    return float(closed_form(p, tiling, "kv-outer").by_tensor.get("K", (0, 0))[0] / p.group)
 
 
 def _missed(
@@ -141,24 +147,24 @@ def _missed(
     """
     if caches.l2_bytes <= 0:
         return visits.all_asked
-    once = float(closed_form(p, tiling, "kv-outer").by_tensor.get("K", (0, 0))[0] / p.group)  # all keys that are seen
+    once = _once(p, tiling)
     rows = 2 * p.d * p.itemsize  # K and V of one key
-    loads, keys, asked = (
+    loads, keys, beyond, asked = (
         np.bincount(gathered.of_visit, values, len(gathered.keys))
-        for values in (visits.loads, walked.visit_keys, visits.asked)
+        for values in (visits.loads, walked.visit_keys, visits.beyond, visits.asked)
     )
     size = loads / np.maximum(keys, 1) * gathered.keys
-    lone = np.minimum(asked, size)
+    lone = np.minimum(beyond, size)
     fits = caches.copies * gathered.keys * rows <= caches.l2_bytes
-    again = np.where(gathered.first, 0.0, (1 - held) * lone) + np.where(fits, 0.0, asked - lone)
+    again = np.where(gathered.first, 0.0, (1 - held) * lone) + np.where(fits, 0.0, np.maximum(asked - lone, 0.0))
     return min(once + visits.scale * float(again.sum()), visits.all_asked)
 
 
-def _l1_share(walked: Walk, p: Problem, tiling: Tiling, caches: Caches, sms: int, resident: float) -> Floats:
+def _l1_share(walked: Walk, p: Problem, tiling: Tiling, caches: Caches, resident: float) -> Floats:
     """Share of each block's K/V visits that its SM's L1 holds: [blocks].
 
-    A block finds what the block before it on its slot used last, as far as LRU keeps it. Blocks that share an SM run
-    out of step; they find each other's tile at their first step only.
+    A block finds what the block before it on its slot used last, as far as LRU keeps it. What it finds of blocks beside
+    it on the SM is the matter of `fmha.in_step`.
     """
     tile_bytes = 2 * tiling.Bc * p.d * p.itemsize
     room = int(caches.l1_bytes / resident // tile_bytes)
@@ -175,15 +181,6 @@ def _l1_share(walked: Walk, p: Problem, tiling: Tiling, caches: Caches, sms: int
     before, after = before[same], after[same]
     found = _found(walked, before, after, room)
     share[after] = found / np.maximum(visits[after], 1)
-    if resident > 1:
-        neighbour = np.flatnonzero(np.arange(walked.blocks) >= sms)
-        other = neighbour - sms
-        start_together = (kv_head[neighbour] == kv_head[other]) & (walked.first[neighbour] == walked.first[other])
-        start_together &= visits[other] > 0
-        start_together &= (walked.slot[neighbour] % sms == walked.slot[other] % sms) & (room * resident >= 1)
-        share[neighbour[start_together]] = np.maximum(
-            share[neighbour[start_together]], 1 / np.maximum(visits[neighbour[start_together]], 1)
-        )
     return np.minimum(share, 1.0)
 
 
@@ -221,5 +218,24 @@ def _held(p: Problem, tiling: Tiling, caches: Caches, walked: Walk, gathered: Fr
     order = np.argsort(at, kind="stable")
     between = np.empty(len(tile))
     between[order] = bytes_between(tile[order], size[tile[order]])
+    apart = between[2 * blocks :]
+    if caches.copies > 1:
+        apart = np.where(_scattered(walked, gathered), SCATTERED * apart, apart)
     # Less one byte: what fills the cache to the last byte still fits.
-    return survival(between[2 * blocks :] + size[gathered.strip] - 1, caches.l2_bytes, caches.read_ways)
+    return survival(apart + size[gathered.strip] - 1, caches.l2_bytes, caches.read_ways)
+
+
+def _scattered(walked: Walk, gathered: Fronts) -> NDArray[np.bool_]:
+    """Whether the blocks that run are spread over a head, so that few of them use the strip at that moment: [fronts].
+
+    A line has its place in one half of L2, and a copy in the other if SMs there use it. A copy that is lost is fetched
+    from the other half, which counts as a use there. So when blocks come one after the other, each use by either half
+    keeps the line itself, and between two of them passes less: of the lines that all blocks touch meanwhile, those of
+    the other half's SMs only where their copies are lost, half of the lines. When all come at once, as without a mask,
+    there is no such help.
+    """
+    moment, half_a_tick = gathered.moment / TICKS, 0.5 / TICKS
+    ends = np.sort(walked.start + walked.duration)
+    running = np.searchsorted(np.sort(walked.start), moment + half_a_tick) - np.searchsorted(ends, moment + half_a_tick)
+    members = np.bincount(gathered.of_visit, minlength=len(moment))
+    return np.asarray(members * 8 <= running)

@@ -21,6 +21,7 @@ from fmha.dispatch import Waves, blocks_in_order, check_block_order, deal
 from fmha.errors import LimitError
 from fmha.forecast_parts import Forecast, FunctionForecast, caches_beside, held, memory_times
 from fmha.hardware import Gpu
+from fmha.in_step import UNEVEN, Pace
 from fmha.kernels import Kernel, Launch, Plan
 from fmha.levels import Caches, Levels, TensorBytes
 from fmha.lockstep import reach
@@ -47,7 +48,7 @@ from fmha.occupancy import Occupancy
 from fmha.problem import Problem, Tiling
 from fmha.sm_time import check_gpu, sm_time
 from fmha.units import ceil_div
-from fmha.visit_costs import COSTED, LONGEST_FIRST, visit_cost
+from fmha.visit_costs import COSTED, LONGEST_FIRST, ONE_SCORE, visit_cost
 
 MOST_VISITS = 30_000
 MODELLED = ("01", "02")  # kernels whose accesses are written down: bytes at all levels and time, checked by counters
@@ -92,13 +93,18 @@ def forecast(
         launch.function: caches_beside(gpu, launch, rooms[launch.function].blocks, l2_bytes) for launch in plan.launches
     }
     sms = gpu.sms
+    wavefronts: dict[str, int] = {}
+    if kernel.number in MODELLED:
+        used = smem_use(kernel, problem, tiling, gpu)
+        wavefronts = {launch.function: used.of(launch.function).wavefronts for launch in plan.launches}
     levels: tuple[Levels, ...]
     if kernel.number == "01":
         per_sm = {function: one.blocks for function, one in rooms.items()}
         levels = naive_levels(problem, plan.requested, caches, sms=sms, blocks_per_sm=per_sm)
     else:
         (function,) = rooms
-        levels = (_flash_levels(kernel, plan, caches[function], sms, rooms[function].blocks, most, order),)
+        pace = pace_of(kernel, plan, gpu, rooms[function].blocks, wavefronts.get(function, 0))
+        levels = (_flash_levels(plan, caches[function], sms, rooms[function].blocks, most, order, pace),)
     functions = []
     for launch, bytes_of in zip(plan.launches, levels, strict=True):
         room = rooms[launch.function]
@@ -108,8 +114,8 @@ def forecast(
             resources, busy, together_us = spent.resources | memory_times(bytes_of, gpu), spent.busy, spent.together_us
         else:
             busy = _busy(problem, tiling, waves, order, sms) if kernel.number == "02" else _even(launch.grid, sms)
-            wavefronts = smem_use(kernel, problem, tiling, gpu).of(launch.function).wavefronts
-            resources, together_us = _resources(plan, launch, bytes_of, room, gpu, wavefronts, busy), 0.0
+            turns = wavefronts[launch.function]
+            resources, together_us = _resources(plan, launch, bytes_of, room, gpu, turns, busy), 0.0
         functions.append(
             FunctionForecast(launch.function, bytes_of, room, waves, resources, busy, together_us=together_us)
         )
@@ -137,6 +143,7 @@ def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most:
     room = held(kernel, launch, plan, gpu, {})
     moved = float(plan.requested.requested_bytes)
     memory = memory_times(Levels(launch.function, {"all": TensorBytes(read=moved, dram_read=moved)}), gpu)
+    wavefronts = 0
     if kernel.number == "02":
         busy = _busy(problem, tiling, Waves(launch.grid, max(1, room.blocks) * gpu.sms), own_order(kernel), gpu.sms)
         wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
@@ -145,22 +152,38 @@ def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most:
         there = sm_time(kernel, plan, gpu, room.blocks, own_order(kernel)).together_us
     if max(memory.values()) > there:
         caches = caches_beside(gpu, launch, room.blocks, None)
-        levels = _flash_levels(kernel, plan, caches, gpu.sms, room.blocks, most, own_order(kernel))
+        pace = pace_of(kernel, plan, gpu, room.blocks, wavefronts)
+        levels = _flash_levels(plan, caches, gpu.sms, room.blocks, most, own_order(kernel), pace)
         memory = memory_times(levels, gpu)
     return LAUNCH_US + max(there, *memory.values())
 
 
-def _flash_levels(kernel: Kernel, plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str) -> Levels:
-    """Bytes of a q-outer kernel, of which an SM holds `blocks` blocks.
+def pace_of(kernel: Kernel, plan: Plan, gpu: Gpu, blocks: int, wavefronts: int = 0) -> Pace:
+    """How fast the blocks of a q-outer kernel are, of which an SM holds `blocks`.
 
-    A thread of kernel 02 loads d / Br numbers of a K or V tile one after the other; copies of the later ones are under
-    way all at once.
+    Args:
+        wavefronts: of shared memory in the whole run; for kernel 02 only.
     """
-    rounds = ceil_div(plan.problem.d, plan.tiling.Br)
+    p, t = plan.problem, plan.tiling
+    (launch,) = plan.launches
     if kernel.number in COSTED:
-        rounds = max(1, visit_cost(kernel.number, plan).rounds)
+        visit_us = sm_time(kernel, plan, gpu, blocks, own_order(kernel)).visit_us
+        rounds = visit_cost(kernel.number, plan).rounds
+    else:
+        there = min(blocks, ceil_div(launch.grid, gpu.sms))
+        turns = _fmha101_turns(plan, wavefronts, there, gpu)
+        visits = p.H * float(reach(p, t).duration.sum())
+        visit_us = turns * gpu.sms * there / visits if visits else 0.0
+        rounds = 1
+    if kernel.number in ("02", *ONE_SCORE):  # a thread loads number after number
+        return Pace(visit_us, max(1, ceil_div(p.d, t.Br * (4 if kernel.number == "05" else 1))), UNEVEN)
+    return Pace(visit_us, rounds, 0.0 if rounds else UNEVEN)
+
+
+def _flash_levels(plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str, pace: Pace) -> Levels:
+    """Bytes of a q-outer kernel, of which an SM holds `blocks` blocks."""
     return q_outer_levels(
-        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most, rounds=rounds,
+        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most, pace=pace,
         function=plan.launches[0].function,
     )  # fmt: skip
 
@@ -202,8 +225,7 @@ def _of_sms(plan: Plan, launch: Launch, held: Occupancy, gpu: Gpu, wavefronts: i
     blocks_there = min(held.blocks, ceil_div(launch.grid, gpu.sms))
     warps = blocks_there * ceil_div(launch.block, gpu.warp)
     issue = SCHEDULERS * gpu.sms * clock * (1 - math.exp(-warps / WARPS_TO_ISSUE)) * busy
-    banks = gpu.limits.smem_bytes_per_clock / 128 * gpu.sms * clock
-    turns = wavefronts / (banks * WAVEFRONTS_REACHED)
+    turns = _turns(wavefronts, gpu)
     elements = p.B * p.H * p.Nq * p.Nk
     found: dict[str, float] = {}
     flops = 2.0 * elements * p.d
@@ -216,12 +238,24 @@ def _of_sms(plan: Plan, launch: Launch, held: Occupancy, gpu: Gpu, wavefronts: i
         flops = 5.0 * elements
     else:
         flops = float(plan.requested.flops)
-        Bc = plan.tiling.Bc
-        visits = plan.requested.by_tensor.get("K", (0, 0))[0] / (Bc * p.d * p.itemsize)
-        turns += visits * (VISIT_CLOCKS + COLUMN_CLOCKS * Bc) / blocks_there**HIDDEN / (gpu.sms * clock)
+        turns = _fmha101_turns(plan, wavefronts, blocks_there, gpu)
     found["shared memory"] = turns / busy
     found["fp32 units"] = flops / (gpu.fp32_tflops * 1e6 * busy)
     return found
+
+
+def _turns(wavefronts: int, gpu: Gpu) -> float:
+    """What turns of the shared-memory banks take, spread over all SMs, microseconds."""
+    banks = gpu.limits.smem_bytes_per_clock / 128 * gpu.sms * gpu.boost_ghz * 1e3
+    return wavefronts / (banks * WAVEFRONTS_REACHED)
+
+
+def _fmha101_turns(plan: Plan, wavefronts: int, blocks_there: int, gpu: Gpu) -> float:
+    """The same for kernel 02, with its waits at barriers."""
+    p, Bc = plan.problem, plan.tiling.Bc
+    visits = plan.requested.by_tensor.get("K", (0, 0))[0] / (Bc * p.d * p.itemsize)
+    waits = visits * (VISIT_CLOCKS + COLUMN_CLOCKS * Bc) / blocks_there**HIDDEN
+    return _turns(wavefronts, gpu) + waits / (gpu.sms * gpu.boost_ghz * 1e3)
 
 
 __all__ = [
@@ -238,5 +272,6 @@ __all__ = [
     "FunctionForecast",
     "forecast",
     "own_order",
+    "pace_of",
     "time_us",
 ]

@@ -16,6 +16,7 @@ MERGING_SMS = 4
 WAYS = 16
 READ_WAYS = 128
 DIRTY_SHARE = 0.8
+SCATTERED = 0.8  # of the bytes between two uses: what passes a half of L2 when blocks come one after the other
 # GPUs whose L2 cache is two halves, each next to half of the SMs.
 _TWO_HALVES = ("8.0", "9.0", "10.0")
 
@@ -28,7 +29,7 @@ class Caches:
     ago. copies: places that a line takes in L2 once it is written or used by several SMs; a line that one SM reads
     takes one. dirty_share, ways: written lines are held as in a smaller cache of sets of `ways` lines (None: one set).
     read_ways: the same for lines that were read: as if sets were larger, so what is held ends less gradually.
-    merging_sms: neighbours whose requests for a line can be served by one; 1: none are.
+    merging_sms: SMs of a cluster whose requests for a line, made at once, become one, at most; 1: none do.
     """
 
     l1_bytes: float

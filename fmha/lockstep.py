@@ -154,9 +154,9 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     at = np.arange(len(block)) - np.repeat(np.cumsum(count) - count, count) + low[block]
     backward = (order == "reversed K/V") & (tile % 2 == 1)
     from_tile, to_tile = np.maximum(at * strip, first[block]), np.minimum((at + 1) * strip, end[block])
-    passed = _time_to(seen, block, from_tile)
+    passed = time_to(seen, block, from_tile)
     if backward.any():
-        back = duration[block] - _time_to(seen, block, to_tile)
+        back = duration[block] - time_to(seen, block, to_tile)
         passed = np.where(backward[block], back, passed)
     starts = np.array([p.key_range(entry)[0] for entry in range(p.B)])[b][block]
     stops = np.array([p.key_range(entry)[1] for entry in range(p.B)])[b][block]
@@ -173,7 +173,7 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     )  # fmt: skip
 
 
-def _time_to(seen: Reach, block: Ints, j: Ints) -> Floats:
+def time_to(seen: Reach, block: Ints, j: Ints) -> Floats:
     """Time from a block's start until it comes to K/V tile j, for each visit. seen: of the blocks."""
     done = j - seen.first[block]
     late = seen.partial.shape[1]

@@ -45,12 +45,13 @@ class SmTime:
     """Time of a launch without L2 and device memory, microseconds.
 
     resources: the least that each needs alone. together_us: what they take as far as they do not overlap. busy: share
-    of SMs x time that works.
+    of SMs x time that works. visit_us: what a visit of a whole tile takes a block, while others share its SM.
     """
 
     resources: dict[str, float]
     together_us: float
     busy: float
+    visit_us: float
 
 
 def sm_time(kernel: Kernel, plan: Plan, gpu: Gpu, blocks_per_sm: int, order: str) -> SmTime:
@@ -79,7 +80,8 @@ def sm_time(kernel: Kernel, plan: Plan, gpu: Gpu, blocks_per_sm: int, order: str
     clock = gpu.sms * gpu.boost_ghz * 1e3 * busy  # of all SMs that work, in a microsecond
     heads, seen = plan.problem.H, float(visits.sum())
     resources = {name: heads * seen * clocks / clock for name, clocks in alone.items()}
-    return SmTime(resources, heads * float(spent.sum()) / clock, busy)
+    visit_us = together * there / (gpu.boost_ghz * 1e3)
+    return SmTime(resources, heads * float(spent.sum()) / clock, busy, visit_us)
 
 
 def wavefronts(kernel: Kernel, plan: Plan) -> float:

@@ -18,9 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from fmha.bank_kernels import smem_use
 from fmha.caches import q_outer_l2
 from fmha.dispatch import Waves
 from fmha.errors import ProblemError
+from fmha.forecast import pace_of
 from fmha.hardware import KIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.levels import caches_of
@@ -193,8 +195,10 @@ def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
     """
     need, blocks = DESIGNS["02"].needs(problem, tiling, gpu), blocks_per_sm(problem, tiling, gpu)
     caches = caches_of(gpu, blocks * (need.smem_bytes + KIB))
-    rounds = ceil_div(problem.d, tiling.Br)
-    return q_outer_l2(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, rounds=rounds, most=most)
+    kernel = KERNELS["02"]
+    wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
+    pace = pace_of(kernel, kernel.plan(problem, tiling, gpu), gpu, blocks, wavefronts)
+    return q_outer_l2(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, pace=pace, most=most)
 
 
 def least_time_us(problem: Problem, tiling: Tiling, gpu: Gpu, moved: Traffic) -> float:

@@ -84,16 +84,18 @@ def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool, 
         lines.append(
             f"**{percent(sharing / part.read)} of the loads end before L2:** {_little(part.l1_hits / part.read)} "
             f"hit in the SM's own L1, {_little(part.merged / part.read)} are served together with the same request of "
-            "a neighbouring SM. Blocks of one head read the same K and V, and as long as they are in step they ask at "
-            "the same time."
+            "another SM of the same cluster. Blocks of one head read the same K and V, and as long as they are in step, "
+            "as those are that wait for DRAM together, they ask at the same time."
         )
     elif caches_of(gpu, 0).merging_sms == 1:
         lines.append(
-            "**Nearly all loads go on to L2:** L1 holds little that is asked for again. That neighbouring SMs share a "
+            "**Nearly all loads go on to L2:** L1 holds little that is asked for again. That SMs of a cluster share a "
             "request was measured on the H200 only, and is assumed for GPUs whose L2 has two halves, as its has."
         )
     else:
-        lines.append("**Nearly all loads go on to L2:** no block near by asks for the same tile at the same time.")
+        lines.append(
+            "**Nearly all loads go on to L2:** hardly a block near by asks for the same tile at the same time."
+        )
     if doubt:
         return [*lines, f"**{doubt.split(': ')[0]}:** {': '.join(doubt.split(': ')[1:])}"]
     head = 2 * p.Nk * p.d * p.itemsize

@@ -28,7 +28,7 @@ LEVEL_LABELS = {
     "requested": "requested", "L2": "L2", "DRAM": "DRAM", "SMEM": "shared memory", ALL: "all levels of q-outer",
 }  # fmt: skip
 LEVEL_WORDS = {
-    "L2": "**L2:** what SMs ask of L2 and store to it, after L1 hits and after requests of neighbouring SMs were "
+    "L2": "**L2:** what SMs ask of L2 and store to it, after L1 hits and after requests of SMs of one cluster were "
     "merged.",
     "DRAM": "**DRAM:** what the memory chips of the {gpu} deliver and take. While what is read again fits into its "
     "{l2} of L2, that is about the compulsory bytes, whatever the tiles are.",

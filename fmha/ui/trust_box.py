@@ -42,12 +42,12 @@ def trust_box(number: str) -> None:
         )
         + ". The model's free numbers were fitted to such runs, so expect more elsewhere."
     )
-    st.markdown(f"**The hardest test so far:** {blind_sentence()} {since_then()}")
-    st.markdown(f"**And again:** {again_sentence()}")
+    st.markdown(f"**The hardest tests so far:** {blind_sentence()}")
+    st.markdown(f"**And again:** {again_sentence()} {since_then()}")
     if number in COSTED:
         st.markdown(
             f"**Kernels 03 to 13.** {tiled_error(number)} {later_sentence()} Their bytes come from the same model of "
-            "the caches with their own tiles, dtype and blocks on an SM, and nothing of it was fitted to them."
+            "the caches with their own tiles, dtype, blocks on an SM and the time of a visit."
         )
     st.markdown(
         "**What it does not know:**\n\n" + "\n".join(f"- {line}" for line in (*LIMITS_OF_THE_MODEL, *LIMITS_TILED))

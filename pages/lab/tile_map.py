@@ -248,7 +248,7 @@ def how_good(number: str, gpu: Gpu) -> str:
                 " In each of six settings it put the tile sizes into the recorded order but for neighbours "
                 f"(Spearman's rank correlation {LOWEST_RANKING:g} or more). {sweep_sentence()}"
             )
-        said += " Bytes asked of L2 come from the model of the caches, which was fitted to kernels 01 and 02."
+        said += " Bytes asked of L2 come from the model of the caches, as on *Under the hood of HBM*."
     if gpu.key != DEFAULT_GPU:
         said += f" Nothing was measured on the {gpu.name}: there it is an estimate, by its own peaks and bandwidths."
     return said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +14,11 @@ from fmha.caches import q_outer_l2, q_outer_levels
 from fmha.dispatch import BLOCK_ORDERS
 from fmha.errors import LimitError, ProblemError
 from fmha.hardware import GPUS
+from fmha.in_step import Pace
 from fmha.kernels import KERNELS
 from fmha.levels import Caches, Levels, TensorBytes, caches_of, together
 from fmha.lockstep import fronts, reach, walk
-from fmha.merging import AT_ONCE, age, coherence, in_step_visits
+from fmha.merging import coherence, in_step_visits
 from fmha.problem import Problem, Tiling
 from fmha.traffic import closed_form, compulsory_bytes
 
@@ -62,9 +62,9 @@ def test_reversed_k_and_v_find_the_last_tiles_in_l1(l1_bytes: int, hits: int) ->
 
 
 def test_two_sms_in_step_need_one_request() -> None:
+    """All tiles come from DRAM, so the two wait for one another: of the 512 bytes of K and V one half is asked for."""
     levels = q_outer(TINY, TWO, replace(ALONE, merging_sms=2), sms=2)
-    left = float(coherence(AT_ONCE, in_step_visits(1, 1)))  # all tiles are awaited, so the two stay in step
-    assert levels.all.merged == pytest.approx(2 * 128 * left)
+    assert levels.all.merged == 2 * 128
     assert levels.all.dram_read == 3 * 128
     apart = q_outer(TINY, TWO, replace(ALONE, merging_sms=2), sms=1)  # one after the other
     assert apart.all.merged == 0
@@ -88,33 +88,6 @@ def test_coherence() -> None:
     assert coherence(5, 5) == 0.5
     assert in_step_visits(2, 1) == in_step_visits(1, 1) / 2
     assert in_step_visits(1, 3) == pytest.approx(in_step_visits(1, 1) / 9)
-
-
-def test_waiting_for_dram_together_brings_blocks_back_in_step() -> None:
-    """One slot, five visits; tiles held, held, missing, half missing, held. Age is that of the middle of a visit."""
-    slot, moment = np.zeros(5, np.int64), np.arange(5) * 64
-    missing = np.array([0.0, 0.0, 1.0, 0.5, 0.0])
-    nobody, everybody = np.zeros(5, bool), np.ones(5, bool)
-    assert age(slot, moment, missing, nobody, 1) - AT_ONCE == pytest.approx([0.5, 1.5, 2, 2.25, 3])
-    # Everybody: the missing tile brings all back to 0; of the half missing one half a visit stays, and half is kept.
-    found = age(slot, moment, missing, everybody, 1) - AT_ONCE
-    root = 0.5**0.5
-    assert found == pytest.approx([0.5, 1.5, 0, 1 - root, 0.5 + 0.5])
-    # Two tiles taken as one do what two visits do.
-    pairs = age(slot[:3], moment[:3], np.array([0.0, 0.5, 0.0]), everybody[:3], 2) - AT_ONCE
-    assert pairs == pytest.approx([1, (2 + 1) * 0.5, ((2 + 1) / 2 + 1) / 2 + 1])
-
-
-def test_only_the_whole_gpu_forgets() -> None:
-    """Two heads at once never wait for one tile; alone, the second time over K and V only what L2 lost is awaited."""
-    alone, two = Problem(N=64, H=1, d=8), Problem(N=64, H=2, d=8)
-    small = replace(ALONE, l2_bytes=1024, merging_sms=2)  # every pass comes from DRAM
-    first = q_outer(alone, TWO, small, sms=2)
-    kept = float(coherence(AT_ONCE, in_step_visits(1, 1)))
-    assert first.all.merged == pytest.approx(kept * first.all.read / 2, rel=0.05)
-    large = q_outer(alone, TWO, replace(ALONE, merging_sms=2), sms=2)  # only the first does
-    assert large.all.merged < first.all.merged
-    assert q_outer(two, TWO, replace(ALONE, merging_sms=2), sms=64).all.merged > 0
 
 
 def test_causal_blocks_start_when_shorter_ones_end() -> None:
@@ -241,8 +214,8 @@ def test_q_outer_loses_no_byte(p: Problem, t: Tiling, machine: dict[str, int], c
 @given(problems, tilings, machines, caches_drawn, st.sampled_from([20, 30_000]))
 def test_bytes_asked_of_l2_alone(p: Problem, t: Tiling, machine: dict[str, int], caches: Caches, most: int) -> None:
     """Leaving out what only DRAM needs, where it cannot act, changes nothing."""
-    levels = q_outer_levels(p, t, caches, rounds=2, most=most, **machine)  # type: ignore[arg-type]
-    assert q_outer_l2(p, t, caches, rounds=2, most=most, **machine) == levels.l2
+    levels = q_outer_levels(p, t, caches, pace=Pace(5, 2), most=most, **machine)  # type: ignore[arg-type]
+    assert q_outer_l2(p, t, caches, pace=Pace(5, 2), most=most, **machine) == levels.l2
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fmha import Problem, Tiling
-from fmha.edge import EDGE, dram_doubt, in_use_bytes
+from fmha.edge import EDGE, TWO_HALVES, dram_doubt, in_use_bytes
 from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
@@ -28,7 +28,7 @@ def test_bytes_in_use_by_hand() -> None:
     assert in_use_bytes(short.replace(Hk=8), TILES, H200) == (MIB, 2)
 
 
-@pytest.mark.parametrize("n", [65536, 131072])
+@pytest.mark.parametrize("n", [73728, 131072])
 def test_beyond_the_edge_nothing_is_said_of_dram(n: int) -> None:
     p = Problem(N=n, d=64, causal="bottom-right")
     doubt = dram_doubt(p, TILES, H200)
@@ -43,8 +43,11 @@ def test_without_a_mask_without_l2_or_with_a_large_one_nothing_is_in_doubt() -> 
     assert not dram_doubt(p.replace(causal=None), TILES, H200)
     assert not dram_doubt(p, TILES, H200, l2_bytes=0)
     used = in_use_bytes(p, TILES, H200)[0]
-    assert dram_doubt(p, TILES, H200, l2_bytes=int(used / EDGE) - 1)
-    assert not dram_doubt(p, TILES, H200, l2_bytes=int(used / EDGE) + 1)
+    assert dram_doubt(p, TILES, H200, l2_bytes=int(used / EDGE / TWO_HALVES) - 1)
+    assert not dram_doubt(p, TILES, H200, l2_bytes=int(used / EDGE / TWO_HALVES) + 1)
+    one = in_use_bytes(p, TILES, GPUS["T4"])[0]  # whose L2 is one piece
+    assert dram_doubt(p, TILES, GPUS["T4"], l2_bytes=int(one / EDGE) - 1)
+    assert not dram_doubt(p, TILES, GPUS["T4"], l2_bytes=int(one / EDGE) + 1)
 
 
 @pytest.mark.parametrize("gpu", ["H200", "T4", "RTX4090"])

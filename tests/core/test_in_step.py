@@ -1,0 +1,133 @@
+"""Who asks for the same tile at the same moment: small cases worked by hand, and what must hold for any of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmha import in_step as module
+from fmha.dispatch import BLOCK_ORDERS
+from fmha.in_step import InStep, Pace, clusters, in_step
+from fmha.levels import Caches
+from fmha.problem import Problem, Tiling
+
+PLENTY = Caches(l1_bytes=0, l2_bytes=10**15, copies=1, merging_sms=4, read_ways=None)
+T = Tiling(8, 8)
+
+
+def asked(p: Problem, pace: Pace, caches: Caches = PLENTY, sms: int = 16, blocks: int = 1, **more: object) -> float:
+    return in_step(p, T, pace, caches, sms=sms, blocks_per_sm=blocks, **more).asked  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU whose SMs are all alike, and whose visits all last equally long."""
+    for name in ("ALONE_US", "AHEAD_US", "SHARING", "BY_SCORE_US", "BY_SCORE", "SM_US", "CLUSTER", "FIRST_US"):
+        monkeypatch.setattr(module, name, 0.0)
+
+
+def test_clusters() -> None:
+    assert clusters(132) == [18, 18, 16, 16, 16, 16, 16, 16]  # of an H200, as its blocks are handed out
+    assert clusters(1) == [1] and clusters(19) == [10, 9]
+    for sms in range(1, 200):
+        assert sum(clusters(sms)) == sms and max(clusters(sms)) <= 19
+
+
+@pytest.mark.parametrize(("blocks", "requests"), [(1, 1), (2, 1), (4, 1), (5, 2), (8, 2), (15, 4)])
+def test_four_requests_become_one(exact: None, blocks: int, requests: int) -> None:
+    """Blocks of one head, each on its SM, all of one cluster."""
+    assert asked(Problem(N=8 * blocks, d=8), Pace()) == pytest.approx(requests / blocks)
+
+
+def test_clusters_do_not_merge_with_one_another(exact: None) -> None:
+    """34 SMs are clusters of 18 and 16: five requests and four."""
+    assert asked(Problem(N=8 * 34, d=8), Pace(), sms=34) == pytest.approx(9 / 34)
+    assert asked(Problem(N=8 * 34, d=8), Pace(), replace(PLENTY, merging_sms=1), sms=34) == 1
+
+
+def test_other_heads_have_other_tiles(exact: None) -> None:
+    assert asked(Problem(N=8, H=4, d=8), Pace()) == 1
+    assert asked(Problem(N=8, H=4, Hk=1, d=8), Pace()) == 0.25
+
+
+def test_the_one_behind_catches_up_by_what_the_first_waits(exact: None) -> None:
+    """Two SMs, heads of three blocks of 24 visits. Blocks 0 and 1 go in step. Then 2 of the same head, whose tiles L2
+    holds, and 3 of the next, whose tiles it does not: 3 waits at each visit, ends later, and of its head 4 begins
+    before 5 does. When 5 follows in time to gain on 4, the two share some requests."""
+    p = Problem(N=24, Nk=24 * 8, H=2, d=8)
+    together = in_step(p, T, Pace(20, 0), PLENTY, sms=2, blocks_per_sm=1)
+    assert together.asked == pytest.approx((1 + 2 + 1) / 6)  # who waits for nothing keeps in step by itself
+    waiting = in_step(p, T, Pace(20, 8), PLENTY, sms=2, blocks_per_sm=1)
+    assert together.asked < waiting.asked < 1
+
+
+def test_what_l2_has_lost_is_awaited_again(exact: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SMs drift apart while L2 holds a head, and wait for one another as long as it does not."""
+    monkeypatch.setattr(module, "SM_US", 0.05)
+    p = Problem(N=1024, d=8)  # two tiles of 8 x 8 floats each visit
+    held = asked(p, Pace(5, 1), PLENTY)
+    lost = asked(p, Pace(5, 1), replace(PLENTY, l2_bytes=1024))
+    assert lost == pytest.approx(0.25, abs=0.01) and held > 2 * lost
+
+
+def test_blocks_that_share_an_sm_find_the_neighbours_tile_in_l1(exact: None) -> None:
+    """Two blocks of one head on one SM, in step: one loads, the other finds it; two heads: none does."""
+    caches = replace(PLENTY, l1_bytes=4096)
+    assert in_step(Problem(N=16, d=8), T, Pace(), caches, sms=1, blocks_per_sm=2) == InStep(0.5, 1.0)
+    assert in_step(Problem(N=8, H=2, d=8), T, Pace(), caches, sms=1, blocks_per_sm=2) == InStep(0.0, 1.0)
+    assert in_step(Problem(N=16, d=8), T, Pace(), PLENTY, sms=1, blocks_per_sm=2).neighbour == 0
+    ahead = in_step(Problem(N=16, d=8), T, Pace(20, 0), caches, sms=1, blocks_per_sm=2)  # copies go past L1
+    assert ahead == InStep(0.0, 0.5)
+
+
+def test_sharing_an_sm_brings_blocks_out_of_step() -> None:
+    p = Problem(N=2048, H=4, d=8)
+    for pace in (Pace(20, 1), Pace(20, 1, 0.08)):
+        one, two = (asked(p, pace, sms=64, blocks=blocks) for blocks in (1, 2))
+        assert one < two, pace
+
+
+problems = st.builds(
+    lambda B, group, Hk, Nq, Nk, causal, pad: Problem(
+        B=B, H=group * Hk, Hk=Hk, Nq=Nq, Nk=Nk, d=8, causal=causal,
+        lens_k=tuple(max(0, Nk - pad * (b + 1)) for b in range(B)) if pad else None,
+    ),
+    st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.integers(1, 200), st.integers(1, 200),
+    st.sampled_from([None, "bottom-right", "top-left"]), st.sampled_from([0, 0, 60]),
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    problems,
+    st.builds(Tiling, st.integers(1, 33), st.integers(1, 33)),
+    st.builds(Pace, st.sampled_from([0.0, 2.0, 40.0]), st.sampled_from([0, 1, 4]), st.sampled_from([0.0, 0.1])),
+    st.builds(
+        Caches, st.sampled_from([0, 5000, 10**6]), st.sampled_from([0, 9000, 10**9]), merging_sms=st.integers(1, 4)
+    ),
+    st.integers(1, 40),
+    st.integers(1, 3),
+    st.sampled_from(BLOCK_ORDERS),
+    st.sampled_from([20, 15_000]),
+)
+def test_shares(
+    p: Problem, t: Tiling, pace: Pace, caches: Caches, sms: int, blocks: int, order: str, most: int
+) -> None:
+    found = in_step(p, t, pace, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most)
+    assert 0 <= found.neighbour <= 1 and 1 / caches.merging_sms - 1e-9 <= found.asked <= 1
+    assert found == in_step(p, t, pace, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most)
+    if blocks == 1:
+        assert found.neighbour == 0
+
+
+def test_requests_of_their_own() -> None:
+    """Within the window of the one that opened it, four at most; another group starts anew."""
+    group = np.array([0, 0, 0, 0, 0, 0, 1])
+    at = np.array([0.0, 0.1, 0.2, 0.9, 1.0, 1.1, 1.1])
+    first = module._first_ones(group, at, np.full(7, 1.0), 4)
+    assert sorted(first.tolist()) == [0, 4, 6]
+    assert sorted(module._first_ones(group, at, np.full(7, 0.15), 4).tolist()) == [0, 2, 3, 5, 6]
