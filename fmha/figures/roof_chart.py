@@ -75,9 +75,11 @@ def roof_chart(
         _ring(fig, marks[chosen])
     if many:
         _column(fig, [mark for mark in marks if mark.measured], ceiling - bottom)
-        _labels(fig, [mark for mark in marks if not mark.measured], ceiling - bottom, height - 150, False)
+        _labels(fig, [mark for mark in marks if not mark.measured], ceiling - bottom, height - 150)
+    elif path:
+        _beside(fig, marks, ceiling - bottom, height - 150)
     else:
-        _labels(fig, marks, ceiling - bottom, height - 150, bool(path))
+        _labels(fig, marks, ceiling - bottom, height - 150)
     fig.narrow["xaxis"] = _decades(first - 0.5, last + 0.5) | {"range": [left, right]}
     fig.xaxis(**_decades(low, high), title="intensity: FLOPs for each byte moved at the level")
     fig.yaxis(**_decades(bottom, ceiling), title="TFLOP/s")
@@ -133,8 +135,11 @@ def _ceiling(fig: Sketch, roof: Roof, slopes: Sequence[Roof], high: float, end: 
 def _narrow_range(marks: Sequence[Mark], first: float, last: float, many: bool, is_path: bool) -> tuple[float, float]:
     """The x axis where the plot is narrow: room in pixels for the names on both sides, the points and ridges, from
     first to last, in between."""
-    left = max((len(_short(m, is_path)) for m in marks if not many or not m.measured), default=0)
-    right = max((len(_short(m, is_path)) for m in marks if m.measured), default=0) if many else 0
+    on_the_right = [m for m in marks if is_path or (many and m.measured)]
+    left, right = (
+        max((len(_short(m, is_path)) for m in side), default=0)
+        for side in ([m for m in marks if m not in on_the_right], on_the_right)
+    )
     beside = [count * _LETTER + 30 for count in (left, right)]
     decade = max(20.0, (_PLOT - sum(beside)) / max(1.0, last - first))
     return first - beside[0] / decade, last + beside[1] / decade
@@ -201,7 +206,21 @@ def _ring(fig: Sketch, mark: Mark) -> None:
     )  # fmt: skip
 
 
-def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int, is_path: bool) -> None:
+def _beside(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> None:
+    """Names along a path, each to the right of its point and a little lower, where the path does not go."""
+    ordered = sorted(marks, key=lambda m: m.tflops)
+    heights = spread([math.log10(m.tflops) for m in ordered], _LABEL_GAP * decades)
+    for mark, at in zip(ordered, heights, strict=True):
+        lower = (math.log10(mark.tflops) - at) / decades * pixels
+        fig.add_annotation(
+            x=math.log10(max(mark.intensity.values())), y=math.log10(mark.tflops), ax=36, ay=lower + 14,
+            text=f"<b>{escape(mark.label, quote=False)}</b>", xanchor="left", showarrow=True, arrowhead=0, arrowwidth=1,
+            arrowcolor=theme.NEUTRAL, standoff=9,
+        )  # fmt: skip
+        fig.narrowly("annotations", text=f"<b>{escape(_short(mark, True), quote=False)}</b>", ax=24)
+
+
+def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int) -> None:
     """Names, none over another: left of predicted kernels and of libraries, below the row of measured kernels.
 
     decades, pixels: the height of the plot in both.
@@ -226,7 +245,7 @@ def _labels(fig: Sketch, marks: Sequence[Mark], decades: float, pixels: int, is_
                 arrowcolor=theme.NEUTRAL if side is not below else "rgba(0,0,0,0)",
                 standoff=9,
             )
-            fig.narrowly("annotations", text=f"<b>{escape(_short(mark, is_path), quote=False)}</b>")
+            fig.narrowly("annotations", text=f"<b>{escape(_short(mark, False), quote=False)}</b>")
 
 
 def _column(fig: Sketch, marks: Sequence[Mark], decades: float) -> None:

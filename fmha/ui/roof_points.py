@@ -235,20 +235,24 @@ def libraries(run: Run, dtype: str) -> list[Library]:
     return sorted(found, key=lambda library: library.median_us)
 
 
-def origin(found: Found) -> str:
-    """Where a measured point is from, one line of Markdown: kernel, device, driver, date, source hash, differences."""
-    device, entry = found.recording.device, found.entry
-    parts = [
-        f"**{said(entry.name, 10)}** measured on {said(device.facts.name, 60)}",
-        f"driver {said(device.driver, 30)}",
-        said(found.run.made[:10], 10),
-        f"source {said(entry.source_hash or 'unknown', 16)}",
-    ]
-    if found.differs:
-        parts.append(f"nearest recording: {differences(found.differs)}")
-    if entry.stale:
-        parts.append("made with an older version of this kernel")
-    return " · ".join(parts)
+def origins(founds: Iterable[Found]) -> list[str]:
+    """Where measured points are from, in lines of Markdown: kernels with their source hashes, device, driver, date,
+    differences. Kernels of which the same is to be said share a line."""
+    lines: dict[str, list[str]] = {}
+    for found in founds:
+        device, entry = found.recording.device, found.entry
+        parts = [
+            f"measured on {said(device.facts.name, 60)}",
+            f"driver {said(device.driver, 30)}",
+            said(found.run.made[:10], 10),
+        ]
+        if found.differs:
+            parts.append(f"nearest recording: {differences(found.differs)}")
+        if entry.stale:
+            parts.append("made with an older version of this kernel")
+        kernel = f"**{said(entry.name, 10)}** (source {said(entry.source_hash or 'unknown', 16)})"
+        lines.setdefault(" · ".join(parts), []).append(kernel)
+    return [f"{', '.join(kernels)} {rest}" for rest, kernels in lines.items()]
 
 
 def device_key(found: Found) -> str | None:

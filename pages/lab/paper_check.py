@@ -171,7 +171,7 @@ def tile_choice() -> tuple[int, int, str]:
     )
     st.latex(rf"B_r = \min(B_c, d) = \min({Bc}, {d}) = {Br}")
     slip, square = fa1_tiles(sram * KIB, d), Tiling(Bc, Bc)
-    fills = [Fill("Algorithm 1", tiling), Fill("without min( , d)", square), Fill("M in bytes", slip)]
+    fills = [Fill("Algorithm 1", tiling), Fill("Br without min", square), Fill("M in bytes", slip)]
     used = [sum(blocks(fill.tiling, d).values()) / M for fill in fills]
     charts.show(
         sram_blocks(fills, d, M), key="sram-blocks",

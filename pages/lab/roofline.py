@@ -88,7 +88,8 @@ def picture(problem: Problem, gpu: Gpu, shown: list[Shown], peers: list[Library]
 def where_from(found: list[Found], problem: Problem, gpu: Gpu, measured: list[Shown]) -> None:
     """Device, date, source of what was measured, and what is not drawn."""
     if measured:
-        st.markdown("  \n".join(f":small[{roof_points.origin(s.found)}]" for s in measured if s.found))
+        lines = roof_points.origins(s.found for s in measured if s.found)
+        st.markdown("  \n".join(f":small[{line}]" for line in lines))
         if problem.dtype != "fp32" and all(s.bound.point.dtype == "fp32" for s in measured):
             st.markdown(
                 f":small[The measured kernels compute in fp32, the predictions in {problem.dtype}: each is held "

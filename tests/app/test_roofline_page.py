@@ -22,7 +22,15 @@ from fmha.measurement import Recording, shipped, useful_flops
 from fmha.problem import Problem, Tiling
 from fmha.roofline import LEVELS, roofs
 from fmha.traffic import closed_form, compulsory_bytes
-from fmha.ui.roof_points import best_kernel, found_kernels, libraries, measured_kernels, other_tiles, predictions
+from fmha.ui.roof_points import (
+    best_kernel,
+    found_kernels,
+    libraries,
+    measured_kernels,
+    origins,
+    other_tiles,
+    predictions,
+)
 from tests.app.recordings import TILES
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "roofline.py"
@@ -250,3 +258,12 @@ def test_in_a_narrow_column_names_are_short_and_have_room() -> None:
     assert (right - 3) * 290 / (right - left) > 7 * len("06 a kernel")
     (peak,) = [a for a in shown if "fp32" in a["text"]]
     assert peak["text"] == "<b>fp32: 67</b>" and peak["xref"] == "paper" and peak["xanchor"] == "left"
+
+
+def test_kernels_of_which_the_same_is_to_be_said_share_a_line() -> None:
+    founds = found_kernels((*shipped(), *ladder.shipped()), ASKED, TILES)
+    lines = [line.replace("\\", "") for line in origins(founds)]
+    assert len(lines) < len(founds)
+    for found in founds:
+        (line,) = [x for x in lines if f"**{found.entry.name}** (source {found.entry.source_hash})" in x]
+        assert found.run.made[:10] in line and ("nearest recording" in line) == bool(found.differs)
