@@ -118,11 +118,12 @@ LIMITS_OF_THE_MODEL: tuple[str, ...] = (
     "channel conflicts of L2 and DRAM.",
     "Not modelled: address translation (TLB), when L2 writes back (only how much is still in it at the end), clock and "
     "power changes, and other work on the GPU.",
-    "Merging of requests between L1 and L2 depends on which blocks are in step to some ten nanoseconds, and is followed "
-    "roughly. The hardware itself does not repeat it: between two recordings of the ladder L2 bytes of unchanged "
-    "kernels differ by 1 to 7 %, and of kernel 13, where only lines after its loop had changed, by 13 % and 15 %.",
-    "Registers that a kernel spills go through L1, and some of them to L2; they are not counted. Kernels 08 and 09 with "
-    "d=128 and kernel 13 ask L2 for up to a fifth more because of them.",
+    "Merging of requests between L1 and L2 depends on which blocks are in step to some ten nanoseconds, and is "
+    "followed roughly. The hardware itself does not repeat it: between two recordings of the ladder L2 bytes of "
+    "unchanged kernels differ by 1 to 7 %, and of kernel 13, where only lines after its loop had changed, by "
+    "13 % and 15 %.",
+    "Registers that a kernel spills go through L1, and some of them to L2; they are not counted. Kernels 08 and 09 "
+    "with d=128 and kernel 13 ask L2 for up to a fifth more because of them.",
     "Where K and V of a head take about all of L2, how often blocks wait for DRAM there is uncertain, and with it how "
     "many requests merge: L2 is asked for up to a fifth more or less.",
     "Kernel 12 with a head whose K and V outgrow L2 (67 MB), without a mask, moved 1.04 GB of DRAM where 0.60 are "
@@ -138,15 +139,15 @@ LIMITS_OF_THE_MODEL: tuple[str, ...] = (
 
 HOW_THE_MODEL_WORKS: tuple[str, ...] = (
     "Blocks are dealt to SMs in block order, and every visit of a K/V tile gets its moment.",
-    "L1 keeps what the block before on the same SM used last, in what shared memory leaves of the SM's storage, and what "
-    "a block beside it has just loaded. Asynchronous copies go past L1.",
+    "L1 keeps what the block before on the same SM used last, in what shared memory leaves of the SM's storage, and "
+    "what a block beside it has just loaded. Asynchronous copies go past L1.",
     "Between L1 and L2, requests for the same line by SMs of one cluster become one, four at most, if they come within "
     f"{1e3 * WINDOW_US:.0f} ns, or while the line is on its way from DRAM. So blocks are followed in time.",
-    "The block that comes first to a tile waits for DRAM; those close behind wait with it, those further behind catch up "
-    "by what it waits. Blocks that compute while loads are under way wait for nothing and are not caught up with. "
+    "The block that comes first to a tile waits for DRAM; those close behind wait with it, those further behind catch "
+    "up by what it waits. Blocks that compute while loads are under way wait for nothing and are not caught up with. "
     "Otherwise blocks drift apart, most of all those that share an SM.",
-    "An SM that is free takes the next block. So heads that wait for DRAM end later, and the blocks of one head begin at "
-    "different times: fewer and fewer ask together.",
+    "An SM that is free takes the next block. So heads that wait for DRAM end later, and the blocks of one head begin "
+    "at different times: fewer and fewer ask together.",
     "L2 throws out what was used longest ago. Tiles that several SMs use, and written ones, take two places in it.",
     "Time is that of the scarcest resource on the busiest SM: turns of shared memory's banks, issue slots, fp32 units, "
     "L2, DRAM.",
@@ -217,9 +218,9 @@ def blind_sentence() -> str:
 def again_sentence() -> str:
     """`AGAIN` and `THIRD` in words, for a page."""
     return (
-        f"{AGAIN[0].of} settings of kernels 01 and 02, before the model was changed again: {_said(AGAIN)}. L2 bytes were "
-        "worst where a wave holds blocks of several heads, and those of kernels 06 to 09 were off by up to 69 %. Probes "
-        "and time stamps showed why, and now blocks are followed in time. Then "
+        f"{AGAIN[0].of} settings of kernels 01 and 02, before the model was changed again: {_said(AGAIN)}. L2 bytes "
+        "were worst where a wave holds blocks of several heads, and those of kernels 06 to 09 were off by up to 69 %. "
+        "Probes and time stamps showed why, and now blocks are followed in time. Then "
         f"{THIRD[0].of} settings of kernels 02 to 13, up to N=262,144: {_said(THIRD)}."
     )
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from fmha.model_facts import Blind, Constant
 
-# A first loop of nothing but mma.sync reached 580 of wgmma's 989 TFLOP/s in bf16 on an H200 with four warps a scheduler,
-# 555 with two, 484 with one. Everything below was chosen with these, and the blind comparisons made; so they stay, though
-# `bench --peak` has reached 650 since: what the constants of a visit hold is a little too small for it.
+# A first loop of nothing but mma.sync reached 580 of wgmma's 989 TFLOP/s in bf16 on an H200 with four warps a
+# scheduler, 555 with two, 484 with one. Everything below was chosen with these, and the blind comparisons made; so they
+# stay, though `bench --peak` has reached 650 since: what the constants of a visit hold is a little too small for it.
 _MMA_TFLOPS, _WGMMA_TFLOPS = 580.0, 989.0
 MMA_OF_PEAK = {"9": _MMA_TFLOPS / _WGMMA_TFLOPS, "10": _MMA_TFLOPS / _WGMMA_TFLOPS}  # by compute capability; else 1
 MMA_BY_WARPS = ((1.0, 484 / _MMA_TFLOPS), (2.0, 555 / _MMA_TFLOPS), (4.0, 1.0))
@@ -26,8 +26,8 @@ FITTED_TILED: tuple[Constant, ...] = (
         "mma.sync, of the peak of the matrix units",
         f"{100 * _MMA_TFLOPS / _WGMMA_TFLOPS:.0f} % on Hopper ({100 * 555 / _WGMMA_TFLOPS:.0f} % with two warps a "
         "scheduler), all of it before",
-        "a first loop of nothing else on an H200 (`bench --peak` has reached 66 % since; the constants below were chosen "
-        "with this); for Blackwell's data center GPUs assumed as on Hopper",
+        "a first loop of nothing else on an H200 (`bench --peak` has reached 66 % since; the constants below were "
+        "chosen with this); for Blackwell's data center GPUs assumed as on Hopper",
     ),
     Constant("clocks of a visit beside its instructions", f"{VISIT_CLOCKS:g} x 2 / warps a scheduler", _TWELVE),
     Constant("clocks of a block beside its visits", f"{BLOCK_CLOCKS:g} x 2 / warps a scheduler", _TWELVE),

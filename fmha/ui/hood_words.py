@@ -84,8 +84,8 @@ def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool, 
         lines.append(
             f"**{percent(sharing / part.read)} of the loads end before L2:** {_little(part.l1_hits / part.read)} "
             f"hit in the SM's own L1, {_little(part.merged / part.read)} are served together with the same request of "
-            "another SM of the same cluster. Blocks of one head read the same K and V, and as long as they are in step, "
-            "as those are that wait for DRAM together, they ask at the same time."
+            "another SM of the same cluster. Blocks of one head read the same K and V, and as long as they are in "
+            "step, as those are that wait for DRAM together, they ask at the same time."
         )
     elif caches_of(gpu, 0).merging_sms == 1:
         lines.append(
