@@ -72,7 +72,7 @@ def test_counted_points_are_the_recordings() -> None:
 
 @pytest.mark.parametrize("level", ["DRAM", "all"])
 def test_the_dram_curve_ends_where_nothing_can_be_said(level: str) -> None:
-    ask = {"level": level, "dtype": "fp32", "Br": "32", "Bc": "32", "d": "64", "H": "1"}
+    ask = {"level": level, "dtype": "fp32", "Br": "32", "Bc": "32", "d": "128", "H": "1"}
     words = "cannot be predicted from N = 65,536 on"
     masked, whole = opened(**ask, causal="bottom-right"), opened(**ask)
     assert any(words in m.value for m in masked.markdown)
