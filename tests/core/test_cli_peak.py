@@ -11,7 +11,8 @@ import pytest
 from fmha import ladder
 from fmha.cli import main
 from fmha.errors import InputError, LimitError
-from fmha.measurement import MmaPeak, read
+from fmha.kernels import KERNELS
+from fmha.measurement import THREE_PRODUCTS, MmaPeak, read, tflops
 from tests.ladder_support import PEAK, FakeService, FakeTicket, ladder_recording
 
 
@@ -90,3 +91,19 @@ def test_a_file_with_another_peak_is_refused(tflops: dict[str, tuple[float, ...]
     with pytest.raises(InputError, match=said):
         read(bad.to_json())
     assert MmaPeak({}, "now").best("bf16") is None and PEAK.best("bf16") == 580.0
+
+
+def test_no_shipped_kernel_on_tensor_cores_is_faster_than_the_instruction_it_uses() -> None:
+    """Kernel 13 needs three products in tf32 for each of fp32."""
+    for recording in ladder.shipped():
+        peak = recording.mma_sync_peak
+        assert peak is not None and set(peak.tflops) == {"bf16", "fp16", "tf32"}
+        told = 0
+        for run in recording.runs:
+            for entry in run.entries:
+                if entry.name not in KERNELS or int(entry.name) < 8 or entry.time is None:
+                    continue
+                most = (peak.best("tf32") or 0.0) / 3 if entry.name == THREE_PRODUCTS else peak.best(entry.dtype)
+                assert most is not None and tflops(run.problem, entry.time.median_us) < most, (entry.name, run.problem)
+                told += 1
+        assert told > 50
