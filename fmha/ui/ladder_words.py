@@ -27,12 +27,13 @@ def headline(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, dtype: 
     if not timed:
         return "No kernel has a time at this shape."
     top, best = max(timed, key=lambda pair: pair[0])
-    start = next((speed for speed, rung in timed if rung.kernel.number == TUTORIAL), timed[0][0])
+    start, first = next((pair for pair in timed if pair[1].kernel.number == TUTORIAL), timed[0])
+    than = "the tutorial's kernel" if first.kernel.number == TUTORIAL else label(first.kernel)
     peak = peak_tflops(gpu, best.dtype, best.kernel.number)
     begin = "From" if any(rung.dtype == dtype for _, rung in timed) else f"In {best.dtype}, from"
     text = (
         f"{begin} {format_number(start)} to {format_number(top)} TFLOP/s: {best.kernel.number} ({best.kernel.name}) is "
-        f"{format_ratio(top / start)} as fast as the tutorial's kernel"
+        f"{format_ratio(top / start)} as fast as {than}"
     )
     text += f", {percent(top / peak)} of {peak_name(gpu, best.dtype, best.kernel.number)}" if peak else ""
     beside = compared(top, best.dtype, peers)
