@@ -29,8 +29,8 @@ def headline(table: Table) -> str:
     turns = counted(kernels, "kernel") if kernels > 1 else counted(len(table.waves), "wave")
     most = "" if idle < 5e-4 else f"; SMs idle {percent(idle)} of the time"
     return (
-        f"{counted(len(blocks), 'block')} on {counted(blocks.sms, 'SM')} take {format_time_us(blocks.span)} in "
-        f"{turns}{most}."
+        f"{counted(len(blocks), 'block')} on {counted(blocks.sms, 'SM')} {'takes' if len(blocks) == 1 else 'take'} "
+        f"{format_time_us(blocks.span)} in {turns}{most}."
     )
 
 

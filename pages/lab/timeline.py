@@ -296,7 +296,7 @@ def main() -> None:
             st.subheader(timeline_words.headline(table), anchor=False)
             if p != asked.problem:
                 st.info(
-                    f"The timeline shows {p.B * p.H} of {asked.problem.B * asked.problem.H} heads: it draws "
+                    f"The timeline shows {p.B * p.H} of {asked.problem.B * asked.problem.H:,} heads: it draws "
                     f"{format_count(MOST_EVENTS)} events at most. All numbers here are of these heads."
                 )
             picture(table)

@@ -196,3 +196,8 @@ def test_tasks_have_numbers_of_the_settings_at_hand() -> None:
     asked = Asked(Problem(N=2048, H=8, d=64), TILES, "q-outer", H200, 132)
     assert f"{format_time_us(takes(asked)[0])} become {format_time_us(takes(asked.but(stages=2))[0])}" in text
     assert "With N = 1,024" in said(opened(N="1")), "where there is nothing to see, tasks name their settings"
+
+
+def test_one_block_takes_its_time() -> None:
+    at = opened(N="1", H="1")
+    assert at.subheader[0].value.startswith("1 block on 132 SMs takes ")
