@@ -65,6 +65,7 @@ def forecast(
     registers: Mapping[str, int] | None = None,
     l2_bytes: int | None = None,
     most: int = MOST_VISITS,
+    drift: float = 1.0,
 ) -> Forecast:
     """Bytes and time of a run of `kernel`.
 
@@ -74,6 +75,7 @@ def forecast(
         l2_bytes: another size of L2 than the GPU's.
         most: visits of K/V tiles that are followed one by one (not of kernel 01); 8,000 takes a few milliseconds and is
             off by a few percent more, 30,000 up to 60.
+        drift: how many times as fast as was fitted blocks come out of step (not of kernel 01).
 
     Raises:
         ProblemError, LimitError: as `Kernel.plan`; ProblemError for an unknown block order; LimitError for a kernel or
@@ -103,7 +105,7 @@ def forecast(
         levels = naive_levels(problem, plan.requested, caches, sms=sms, blocks_per_sm=per_sm)
     else:
         (function,) = rooms
-        pace = pace_of(kernel, plan, gpu, rooms[function].blocks, wavefronts.get(function, 0))
+        pace = pace_of(kernel, plan, gpu, rooms[function].blocks, wavefronts.get(function, 0))._replace(drift=drift)
         levels = (_flash_levels(plan, caches[function], sms, rooms[function].blocks, most, order, pace),)
     functions = []
     for launch, bytes_of in zip(plan.launches, levels, strict=True):

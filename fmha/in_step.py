@@ -51,11 +51,13 @@ _NORMAL = np.random.default_rng(0).standard_normal(1 << 16)
 class Pace(NamedTuple):
     """How fast a block is. visit_us: time of a visit of a whole tile, while others share its SM. rounds: loads from
     device memory that it waits for one after the other in a visit; 0: it computes while they are under way. uneven: by
-    what share of their visits the blocks on an SM differ, the last from the first."""
+    what share of their visits the blocks on an SM differ, the last from the first. drift: how many times as much as
+    was fitted visits differ from one another."""
 
     visit_us: float = 20.0
     rounds: float = 1.0
     uneven: float = 0.0
+    drift: float = 1.0
 
 
 class InStep(NamedTuple):
@@ -173,10 +175,13 @@ class _Run:
         of_sm = np.repeat(np.arange(len(sizes)), sizes)
         self.sm = np.arange(slots) % sms
         self.cluster, self.clusters = of_sm[self.sm], len(sizes)
-        by_sm = self._draw(sms) * SM_US * pace.rounds + (self._draw(len(sizes)) * CLUSTER)[of_sm] * pace.visit_us
+        by_sm = (
+            self._draw(sms) * SM_US * pace.drift * pace.rounds
+            + (self._draw(len(sizes)) * CLUSTER)[of_sm] * pace.visit_us
+        )
         self.drift = by_sm[self.sm]
         self.uneven = 1 + pace.uneven * (np.arange(slots) // sms / max(there - 1, 1) - 0.5) * (there > 1)
-        self.jitter = _jitter(pace, there)
+        self.jitter = pace.drift * _jitter(pace, there)
         self.waits = WAITS_US * pace.rounds / there  # while one waits, the others on the SM go on
 
         # By strip: when the first block was done with it (loads ahead: began it), and its latest use.

@@ -17,6 +17,7 @@ from fmha.figures.wave_picture import wave_picture
 from fmha.forecast import MODELLED, TIMED, Forecast, forecast, own_order
 from fmha.hardware import GPUS, MIB, Gpu
 from fmha.kernels import KERNELS
+from fmha.l2_range import Range, l2_range
 from fmha.measurement import Found, Recording, nearest, shipped
 from fmha.model_errors import errors, measured
 from fmha.model_facts_tiled import tiled_error
@@ -47,6 +48,13 @@ def predicted(number: str, problem: Problem, tiling: Tiling, gpu: Gpu, order: st
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
+def ranged(number: str, problem: Problem, tiling: Tiling, gpu: Gpu, order: str, l2_bytes: int) -> Range | None:
+    """Between what bytes L2 is asked for."""
+    said = predicted(number, problem, tiling, gpu, order, l2_bytes)
+    return l2_range(said, KERNELS[number], problem, tiling, gpu, order=order, l2_bytes=l2_bytes)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
 def dealt(problem: Problem, tiling: Tiling, sms: int, blocks_per_sm: int, order: str) -> WaveMap:
     """Blocks over SMs and time."""
     return wave_map(problem, tiling, sms=sms, blocks_per_sm=blocks_per_sm, order=order)
@@ -69,7 +77,7 @@ class Asked:
 
     @property
     def checked(self) -> bool:
-        """Whether the kernel's accesses are written down one by one, and the model of bytes was fitted to it."""
+        """Whether the kernel's accesses are written down one by one."""
         return self.number in MODELLED
 
     @property
@@ -91,6 +99,10 @@ class Asked:
             self.number, self.problem, self.tiling, self.gpu, order or self.order,
             self.l2_bytes if l2_bytes is None else l2_bytes,
         )  # fmt: skip
+
+    def expected(self) -> Range | None:
+        """Between what bytes L2 is asked for; None where nothing is known of it."""
+        return ranged(self.number, self.problem, self.tiling, self.gpu, self.order, self.l2_bytes)
 
     def doubt(self, order: str | None = None, l2_bytes: int | None = None) -> str:
         """Why nothing is said of DRAM, or ""."""
@@ -121,8 +133,8 @@ def settings() -> Asked:
         )  # fmt: skip
         number = controls.choice(
             "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in TIMED}, default=FLASH,
-            help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer. The model of bytes was "
-            "fitted to these two; the others are q-outer too, from 06 on with larger tiles.",
+            help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer. The others are q-outer "
+            "too, from 06 on with larger tiles.",
         )  # fmt: skip
     kernel, large = KERNELS[number], number in COSTED and number not in ONE_SCORE
     problem = kernel.fitting(Problem(B=B, H=H, N=N, d=d))
@@ -170,6 +182,9 @@ def four_levels(asked: Asked) -> None:
     said, found, doubt = asked.forecast(), recorded(asked), plain(asked.doubt())
     turns = asked.wavefronts
     st.subheader(hood_words.headline(said, doubt), anchor=False)
+    expected = asked.expected()
+    if expected is not None:
+        st.markdown(hood_words.between(expected))
     rows = hood_words.rows(said, turns, asked.problem, found.entry if found else None, doubt)
     left, right = st.columns([3, 2], gap="medium")
     with left:

@@ -13,6 +13,7 @@ from fmha.dispatch import BLOCK_ORDERS
 from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
+from fmha.l2_range import l2_range
 from fmha.measurement import shipped
 from fmha.model_errors import errors, measured
 from fmha.model_facts_tiled import tiled_error
@@ -48,6 +49,10 @@ def test_default_settings_are_recorded_ones_with_the_models_error_beside() -> No
     for nbytes in (model.levels.requested, model.levels.l2, model.levels.dram):
         assert format_bytes(nbytes) in at.subheader[0].value
     assert "NVIDIA H200" in text and "equal to the byte" in text
+    expected = l2_range(model, KERNELS["02"], RECORDED, Tiling(32, 32), GPUS["H200"])
+    assert expected is not None and f"{format_bytes(expected.least)} to {format_bytes(expected.most)}" in text
+    for without in ({"kernel": "01"}, {"gpu": "T4"}):  # not followed; no SMs whose requests merge
+        assert "L2 may be asked for" not in said(opened(**without))
 
 
 @pytest.mark.parametrize(
