@@ -282,8 +282,8 @@ def launch_words(launches: Sequence[Launch], gpu: Gpu, *, refused: bool = False)
     """Grid, block and shared memory of a run, with the limits beside them."""
     used = [launch.smem_bytes + launch.static_smem_bytes for launch in launches]
     parts = [
-        f"`{launch.function}` {launch.grid:,} blocks of {launch.block:,} threads with **{size:,} bytes** of shared "
-        "memory"
+        f"`{launch.function}` {launch.grid:,} {'block' if launch.grid == 1 else 'blocks'} of {launch.block:,} threads "
+        f"with **{size:,} bytes** of shared memory"
         for launch, size in zip(launches, used, strict=True)
     ]
     default, optin = gpu.smem_per_block_default, gpu.smem_per_block_optin

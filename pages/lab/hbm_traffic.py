@@ -62,7 +62,8 @@ def in_words(problem: Problem, tiling: Tiling, moved: dict[str, Traffic]) -> Non
     st.markdown(
         f"- **naive:** S and P are written once and read once each; nothing depends on Br and Bc"
         f"{', and the causal mask saves nothing' if masked else ''}.\n"
-        f"- **flash, q-outer:** Q is read and O written once. Each of the Tr = {Tr:,} Q tiles reads all K and V tiles"
+        f"- **flash, q-outer:** Q is read and O written once. {f'Each of the Tr = {Tr:,}' if Tr > 1 else 'The one'} Q "
+        f"{'tiles' if Tr > 1 else 'tile'} reads all K and V tiles"
         f"{seen}, so traffic depends on {depends}.\n"
         f"- **flash, kv-outer:** K and V are read once. In each of up to Tc = {Tc:,} rounds Q is read, and O, "
         "l and m are "

@@ -80,6 +80,10 @@ def test_b01_each_card_has_its_limit(card: str, limit: int, shipped: Any) -> Non
     assert any("try Br=" in w.value.replace("\\", "") for w in at.warning) == (need > limit)
 
 
+def test_one_block_is_one(shipped: Any) -> None:
+    assert "` 1 block of 1,024 threads" in text_of(opened(N="8", H="1"))
+
+
 def test_a_kernel_that_chooses_its_tiles_has_no_tile_sliders(shipped: Any) -> None:
     at = opened(kernel="naive", Br="64", Bc="64")
     assert not [s for s in at.select_slider if s.key in ("Br", "Bc")]
