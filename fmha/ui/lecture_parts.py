@@ -193,7 +193,8 @@ def _parsed(text: str) -> Deck:
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _loaded(path: str, _stamp: tuple[int, int]) -> Deck:
+def _loaded(path: str, stamp: tuple[int, int]) -> Deck:
+    """The deck in a file of this time and size: both are part of the key, so the name begins with no underscore."""
     return library.load(library.Path(path))
 
 

@@ -125,6 +125,10 @@ def test_an_own_deck_opens_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     at = lecture(deck="mine")
     assert headings(at)[0] == "Small tiles" and not at.error
     assert at.query_params["deck"] == "mine"
+    (tmp_path / "mine.md").write_text(MINE.replace("Small tiles", "Smaller tiles"))
+    assert headings(at.run())[0] == "Smaller tiles", "an edited file is read again"
+    (tmp_path / "mine.md").write_text(MINE.replace("Br: 4", "Br: <script>"))
+    assert len(at.run().error) == 1, "and so is one that was spoiled"
 
 
 def test_every_picture_can_be_in_a_deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
