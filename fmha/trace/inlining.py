@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 Place = tuple[str, int]  # a file's name, and a line of it
-_AT = re.compile(r"@\[ (?P<file>\S.*?):(?P<line>\d+):\d+")
+# clang gives no column where it made one instruction of two, as of both sides of an if.
+_AT = re.compile(r"@\[ (?P<file>\S.*?):(?P<line>\d+)(?::\d+)?(?= @\[| \])")
 _DIE = re.compile(r"\(DIE \((0x[0-9a-f]+)\) DW_TAG_(\w+)\)")
 _END = re.compile(r"end of children of DIE (0x[0-9a-f]+)")
 _FILE = re.compile(r"DW_AT_call_file \((?:[^,()]+, )?(?P<name>.+)\)")

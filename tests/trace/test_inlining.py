@@ -95,6 +95,10 @@ kernel:
 	bl	__tsan_write4
 	.loc	1 22 5                          // work.cu:22:5
 	bl	__tsan_write8
+	.loc	1 9 12                          // work.cu:9:12 @[ work.cu:23 ]
+	bl	__tsan_read4
+	.loc	1 9 12                          // work.cu:9:12 @[ work.cu:15 @[ work.cu:24:3 ] ]
+	bl	__tsan_read4
 """
 
 
@@ -119,6 +123,8 @@ def test_of_clang_each_line_says_who_called() -> None:
         Site("work.cu", 21, False, 4, "work.cu", 9),
         Site("work.cu", 21, True, 4, "work.cu", 15),  # of no line of its own: of the call's
         Site("work.cu", 22, True, 8, "work.cu", 22),
+        Site("work.cu", 23, False, 4, "work.cu", 9),  # no column: two calls of line 23 became one
+        Site("work.cu", 24, False, 4, "work.cu", 9),
     )
 
 
@@ -138,6 +144,7 @@ __device__ void copy(Tile tile, const uint4* from) {
     for (int r = 0; r < 2; ++r) copy_async(tile, place<EVERY>(threadIdx.x, r), from + 2 * threadIdx.x + r, true);
     copies_issued();
 }
+__device__ inline void give(uint4* to, unsigned w) { to[32 + threadIdx.x].x = w; }
 extern "C" __global__ void kernel(const uint4* in, const int* more, uint4* out) {
     extern __shared__ uint4 smem[];
     const Tile tile = tile_at(smem);
@@ -155,6 +162,8 @@ extern "C" __global__ void kernel(const uint4* in, const int* more, uint4* out) 
     smem[64 + along(threadIdx.x, 8)] = make_uint4(w[0], w[1], w[2], w[3]);  // @stored
     __syncwarp();
     out[threadIdx.x] = smem[64 + along(threadIdx.x, 8) % 64];  // @back
+    __syncwarp();
+    if (threadIdx.x % 2) give(out, w[0]); else give(out, w[1]);  // @either
 }
 """
 
@@ -165,7 +174,7 @@ def test_a_compiled_kernels_lines_have_all_that_helpers_do(tmp_path: Path, cache
     (folder / "helper.cuh").write_text(HEADER, encoding="utf-8")
     snippet = Snippet(folder, TEXT, cache)
     inputs = {"in": np.arange(128 * 4, dtype=np.uint32), "more": np.zeros(1, np.int32)}
-    found = snippet("kernel", inputs, {"out": ((32, 4), np.uint32)}, smem=128 * 16)
+    found = snippet("kernel", inputs, {"out": ((64, 4), np.uint32)}, smem=128 * 16)
     assert not found.findings
     did = {mark: [(a.array, a.is_write, a.nbytes, a.requests) for a in made] for mark, made in found.accesses.items()}
     assert did == {
@@ -174,6 +183,7 @@ def test_a_compiled_kernels_lines_have_all_that_helpers_do(tmp_path: Path, cache
         "matrices": [("?", False, 16, 1), ("more", False, 4, 1)],
         "stored": [("?", True, 16, 1)],
         "back": [("?", False, 16, 1), ("out", True, 16, 1)],
+        "either": [("out", True, 4, did["either"][0][3])],  # one request where the compiler made one store of both
     }
 
 
