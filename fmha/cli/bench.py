@@ -44,6 +44,7 @@ _ALL_TILES_UP_TO = 4096  # longer sequences are recorded with the first tiles on
 _SWEEP_HEADS = 16
 _SWEEP_NARROWS = ("N", "d", "causal")  # options of the problem that a sweep heeds
 _KERNEL = "02"
+_REPEATS, _FEWEST = 30, 20  # a median of fewer says little
 _ANY_GPU = GPUS[DEFAULT_GPU]  # limits that are refused before a GPU is looked for: those of the largest
 
 
@@ -59,7 +60,7 @@ def add_to(commands: Any) -> None:
     group.add_argument("--input", default="random", help=f"{', '.join(INPUTS)} (default random)")
     group.add_argument("--seed", type=whole, default=0, help="of random and crafted inputs (default 0)")
     group.add_argument("--no-peers", action="store_true", help="leave torch's implementations out")
-    group.add_argument("--repeats", type=whole, default=30, help="timed executions, 20 at least (default 30)")
+    group.add_argument("--repeats", type=whole, help=f"timed executions, 20 at least (default {_REPEATS})")
     group.add_argument("--counters", action="store_true", help="read hardware counters too (needs Nsight Compute)")
     group.add_argument(
         "--timestamps",
@@ -87,7 +88,8 @@ def run(options: argparse.Namespace) -> None:
     from fmha.gpu.service import GpuService
 
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
-    check_whole("repeats", options.repeats, 1, 10_000, FmhaError)
+    if options.repeats is not None:
+        check_whole("repeats", options.repeats, _FEWEST, 10_000, FmhaError)
     check_whole("seed", options.seed, 0, 2**32 - 1, FmhaError)
     if options.out is not None:
         file_to_write(options.out, "timeline.npz" if options.timestamps else "recording.json")
@@ -228,7 +230,7 @@ def _payload(options: argparse.Namespace, problem: Problem, candidates: list[tup
         "input": options.input,
         "seed": options.seed,
         "peers": not options.no_peers,
-        "repeats": options.repeats,
+        "repeats": _REPEATS if options.repeats is None else options.repeats,
     }
 
 

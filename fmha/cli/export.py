@@ -83,6 +83,10 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     """Make the file and say what was written."""
     kind = _kind(options)
+    if kind in PLAYED and options.order == "naive":
+        raise FmhaError(
+            "naive attention has no player of its own: leave out --order naive, and add --race, which shows it beside."
+        )
     if options.gpu not in GPUS:
         raise FmhaError(f"gpu={options.gpu[:40]!r} is not known: use one of {', '.join(GPUS)}.")
     if options.l2_kib is not None and options.l2_kib < 0:
@@ -120,8 +124,10 @@ def _kind(options: argparse.Namespace) -> str:
     named = _KIND_OF.get(ending)
     kind = options.format or named or ending
     if kind not in FORMATS:
-        if options.format or ending:
+        if options.format:
             asked = f"--format {kind[:20]!r} is not known"
+        elif ending:
+            asked = f"no format was given, and none ends in .{ending[:20]}"
         else:
             asked = f"no format was given{'' if options.out is None else ', and --out has no ending that names one'}"
         raise FmhaError(f"{asked}: use --format with one of {', '.join(FORMATS)}.")

@@ -150,6 +150,7 @@ def _check(options: argparse.Namespace) -> None:
     fixed = [n for n in (*SHAPE, "scale", "lens_k", "left_pad", "kernel", "Br", "Bc") if n not in _HEEDED]
     given = [f"--{name.replace('_', '-')}" for name in fixed if getattr(options, name) is not None]
     given += [f"--{name}" for name in ("sweep", "timestamps") if getattr(options, name)]
+    given += ["--repeats"] if options.repeats is not None else []
     given += ["--input"] if options.input != "random" else []
     if given:
         raise FmhaError(f"--ladder chooses {', '.join(given)} itself: leave that out, or leave out --ladder.")

@@ -17,7 +17,7 @@ from fmha.measurement import Device, MmaPeak, Recording, peak_tflops, read
 
 _LIMIT_S = 300.0
 _UNHEEDED = (*SHAPE, "dtype", "scale", "lens_k", "left_pad", "kernel", "Br", "Bc", "causal")
-_FLAGS = ("sweep", "timestamps", "counters", "ladder", "tune", "longest", "no_peers")
+_FLAGS = ("sweep", "timestamps", "counters", "ladder", "tune", "longest", "no_peers", "repeats")
 
 
 def add_options(parser: Any) -> None:
@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     """
     given = [n for n in dict.fromkeys(_UNHEEDED) if getattr(options, n) is not None]
     given += [n for n in _FLAGS if getattr(options, n) is not None and getattr(options, n) is not False]
+    given += ["input"] if options.input != "random" else []
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise FmhaError(f"--peak has no use for {names}: leave that out, or leave out --peak.")

@@ -64,8 +64,9 @@ def test_an_ending_of_no_format_is_the_readers_own(tmp_path: Path) -> None:
     ("words", "said"),
     [
         ((), "no format was given: use --format with one of html, gif"),
-        (("--out", "run.doc"), "--format 'doc' is not known"),
-        (("--format", "html", "--order", "naive"), "naive attention has no player of its own"),
+        (("--format", "doc"), "--format 'doc' is not known: use --format with one of html, gif"),
+        (("--out", "run.doc"), "no format was given, and none ends in .doc: use --format with one of html, gif"),
+        (("--format", "html", "--order", "naive"), "has no player of its own: leave out --order naive, and add --race"),
         (("--format", "html", "--N", "5000", "--Br", "8"), "625 x 157 tiles are too many to animate"),
         (("--format", "gif", "--width", "5"), "width=5 is out of range: use 320 to 3,840"),
         (("--format", "gif", "--seconds", "0"), "seconds=0 is out of range: use 1 to 120"),
