@@ -209,7 +209,11 @@ class Choice:
         value = {option.lower(): option for option in self.options}.get(lowered) or self.aliases.get(lowered)
         if value in self.options:
             return Fit(value)
-        offered = ", ".join(self.options[:8]) + (", ..." if len(self.options) > 8 else "")
+        if len(self.options) > 8 and self.options == tuple(str(n + 1) for n in range(len(self.options))):
+            offered = f"1 to {len(self.options)}"
+        else:
+            more = len(self.options) - 8
+            offered = ", ".join(self.options[:8]) + (f" and {more} more" if more > 0 else "")
         return _refuse(name, wish, default, f"the choice here is {offered}", self.label(str(default)))
 
     def to_url(self, value: Value) -> str:

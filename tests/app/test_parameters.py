@@ -146,3 +146,10 @@ def test_options_from_numpy_become_plain() -> None:
     assert as_numbers(np.array([64, 16, 16])) == (16, 64)
     assert all(type(x) is int for x in as_numbers(np.array([64, 16])))
     assert powers_of_two(1, 8) == [1, 2, 4, 8] and powers_of_two(17, 31) == []
+
+
+def test_a_long_choice_is_told_in_short() -> None:
+    steps, names = tuple(str(n) for n in range(1, 17)), tuple("abcdefghij")
+    assert "the choice here is 1 to 16. 1 is used" in (Choice(steps).fit("step", "99", "1").problem or "")
+    assert "the choice here is a, b, c, d, e, f, g, h and 2 more." in (Choice(names).fit("x", "z", "a").problem or "")
+    assert "the choice here is fp32, fp16, bf16." in (DTYPES.fit("dtype", "fp3", "fp32").problem or "")
