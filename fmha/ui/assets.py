@@ -63,6 +63,13 @@ def register_folder(name: str, folder: Path, manager: Any = None) -> str:
     return f"/{base}/{ASSET_PATH}/{PROJECT}.{name}" if base else f"/{ASSET_PATH}/{PROJECT}.{name}"
 
 
+def plotly_url() -> str:
+    """Where the server serves plotly.js: Plotly's own package brings the one that its figures are written for."""
+    import plotly
+
+    return register_folder("plotly", Path(plotly.__file__).resolve().parent / "package_data") + "/plotly.min.js"
+
+
 def _manager() -> Any:
     from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
 

@@ -64,14 +64,6 @@ def pack(fig: go.Figure, alt: str, height: int, picks: bool = False) -> bytes:
 def _html() -> str:
     return (
         '<div class="fmha-chart" role="img" aria-label="A chart, about to be drawn" '
-        f'data-plotly="{html.escape(_library_url())}" '
+        f'data-plotly="{html.escape(assets.plotly_url())}" '
         f'data-swaps="{html.escape(json.dumps(theme.swaps()))}"></div>{MENU}'
     )
-
-
-def _library_url() -> str:
-    """Where the server serves plotly.js: Plotly's own package brings the one that its figures are written for."""
-    import plotly
-
-    folder = Path(plotly.__file__).resolve().parent / "package_data"
-    return assets.register_folder("plotly", folder) + "/plotly.min.js"

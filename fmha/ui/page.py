@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import streamlit as st
 
@@ -35,12 +36,14 @@ h2 { font-size: 1.5rem !important; }
 )
 
 
-def page(title: str, idea: str, *, makes_figures: bool = True) -> None:
+def page(title: str, idea: str, *, begins_with: Literal["figure", "player", "words"] = "figure") -> None:
     """Begin a page: the window's title, the heading, and the page's one idea in one or two sentences (Markdown).
 
-    makes_figures: False for a page that calls `warm.whole_libraries` itself before a figure.
+    begins_with: what is seen first. Before a figure the browser is told at once to load what draws it, while the page
+        is still being made; beside a player that would be in its way. A page of words calls `warm.whole_libraries`
+        itself if a figure follows after all.
     """
-    if makes_figures:
+    if begins_with != "words":
         whole_libraries()
     st.set_page_config(page_title=f"{title} - FMHA Lab", page_icon="🧮", layout="wide")
     st.html(_STYLE)
@@ -50,7 +53,7 @@ def page(title: str, idea: str, *, makes_figures: bool = True) -> None:
         "scrollers", Path(__file__).resolve().parent / "frontend", html="<i hidden></i>", js="scrollers.mjs",
         isolate_styles=False,
     )  # fmt: skip
-    mount(key="fmha-scrollers")
+    mount(key="fmha-scrollers", data={"ahead": assets.plotly_url() if begins_with == "figure" else ""})
 
 
 def prose(text: str) -> None:

@@ -15,6 +15,7 @@ page(
     "Python API",
     "**What the pages show, Python has too:** `from fmha import Problem, Tiling, simulate, traffic`. This reference is "
     "read from the sources; nothing is run for it.",
+    begins_with="words",
 )
 known = modules()
 left, right = st.columns(2)

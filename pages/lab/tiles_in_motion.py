@@ -368,6 +368,7 @@ def main() -> None:
         "Tiles in motion",
         "Workers stream tiles of Q, K and V through shared memory. Only `m`, `l` and `O` survive from tile to tile; "
         "the N × N matrix never exists.",
+        begins_with="player",
     )
     left, right = st.columns([5, 1], gap="medium")  # on a phone the player comes first, then the controls
     with right:

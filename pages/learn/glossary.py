@@ -28,6 +28,7 @@ page(
     "Glossary",
     f"**{len(TERMS)} symbols and words, each used for one thing only.** The letters are those of the papers. A dotted "
     "word on any page, such as [[online softmax]], explains itself under the pointer or when the Tab key reaches it.",
+    begins_with="words",
 )
 left, right = st.columns(2)
 with left:

@@ -75,7 +75,7 @@ def show(deck: Deck, number: int, speaker: bool, present: bool) -> None:
 
 
 with st.container(key="lecture-idea"):
-    page("Guided lecture", IDEA, makes_figures=False)  # the first picture is the player's
+    page("Guided lecture", IDEA, begins_with="words")  # each step sees to its figure
 notice, body = st.container(), st.container()
 with st.container(key="lecture-more"), st.expander("All steps, other decks"):
     name, chosen = lecture_parts.choose_deck()

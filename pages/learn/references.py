@@ -77,6 +77,7 @@ page(
     "References",
     f"**{len(REFERENCES)} papers, manuals and sources, each with the section that is used and what for.** Nothing is "
     "quoted: what is said here is said in our words, and what can be computed is computed again.",
+    begins_with="words",
 )
 controls.notices()
 made = all_claims((*shipped(), *ladder.shipped()))

@@ -13,6 +13,8 @@ from tests.browser.support import Visit, serve
 PAGES = [(url_path(file), title) for entries in MENU.values() for file, title in entries]
 TITLES = [title for _, title in PAGES]
 
+WORDS = ("Glossary", "References", "Python API", "Guided lecture")  # pages that begin without a figure
+
 each_page = pytest.mark.parametrize(("path", "title"), PAGES, ids=[path for path, _ in PAGES])
 
 
@@ -56,6 +58,8 @@ def test_pages_open_fit_and_are_accessible(path: str, title: str, tab: Opener) -
     visit = tab(f"/{path}", **looks[0], still=True).settled(title)
     page = visit.page
     assert page.get_by_role("dialog").count() == 0
+    has_library = page.locator("script#fmha-plotly").count() == 1
+    assert has_library == (title not in WORDS), "what draws charts is loaded once, and only where there are some"
     visit.check()
     page.evaluate(OPEN_BOXES)
     wrong = {}

@@ -1,4 +1,5 @@
-// What scrolls by itself, a long formula or a listing, can be reached with the Tab key, in every browser.
+// On every page. What scrolls by itself, a long formula or a listing, can be reached with the Tab key, in every browser;
+// and where there will be charts, the library that draws them is loaded while the page is still being made.
 //
 // Streamlit draws formulas and code, so the attribute is set from here, whenever the page has changed; where nothing
 // scrolls any more it is taken away again.
@@ -29,7 +30,16 @@ export function look(root = document) {
   }
 }
 
-export default function () {
+/** Begin to load the library that draws charts (drawing.mjs looks for this script), before the first chart asks. */
+export function loadAhead(url, page = document) {
+  if (!url || page.getElementById('fmha-plotly')) return;
+  const script = Object.assign(page.createElement('script'), { id: 'fmha-plotly', src: url, async: true });
+  script.addEventListener('error', () => script.remove()); // the first chart tries again
+  page.head.append(script);
+}
+
+export default function ({ data } = {}) {
+  loadAhead(data?.ahead);
   let timer = 0;
   const soon = () => {
     clearTimeout(timer);
