@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,17 +139,30 @@ def upload() -> None:
         st.error(plain(desk().refused))
 
 
+def stamping(run: AsRun) -> tuple[float, float]:
+    """Median microseconds of the kernel with stamps and without; NaN where that was not recorded."""
+    times = [run.stamps.facts.get(name) for name in ("stamped_us", "plain_us")]
+    with_stamps, without = (float(t) if isinstance(t, int | float) and t > 0 else math.nan for t in times)
+    return with_stamps, without
+
+
+def is_dear(run: AsRun) -> bool:
+    """Whether stamping the run cost so much that it shows."""
+    with_stamps, without = stamping(run)
+    return with_stamps > _DEAR * without
+
+
 def provenance(run: AsRun) -> str:
     """Where and when a run was recorded, and what stamping it cost, as Markdown."""
     facts, said = run.stamps.facts, sentences.said
     cost = ""
-    with_stamps, without = facts.get("stamped_us"), facts.get("plain_us")
-    if isinstance(with_stamps, int | float) and isinstance(without, int | float) and without > 0:
+    with_stamps, without = stamping(run)
+    if not math.isnan(with_stamps + without):
         cost = (
             f" Median time of the kernel as it is {format_time_us(without)}, with stamps {format_time_us(with_stamps)} "
             f"({100 * (with_stamps / without - 1):+.0f} %)."
         )
-        if with_stamps > _DEAR * without:
+        if is_dear(run):
             cost += " Phases that are stamped often, row by row, look longer than they are."
     state = "the source as it is here" if run.is_of_this_source else "another version of the source"
     return (
@@ -158,4 +172,4 @@ def provenance(run: AsRun) -> str:
     )
 
 
-__all__ = ["OPENED", "Offer", "choose", "desk", "offer", "provenance", "read", "upload"]
+__all__ = ["OPENED", "Offer", "choose", "desk", "is_dear", "offer", "provenance", "read", "stamping", "upload"]

@@ -169,6 +169,13 @@ def verdict(both: Both) -> str:
     elif both.calibrated is not None:
         text += f"; the calibrated forecast: {format_time_us(both.calibrated)}"
     text += "). "
+    with_stamps, without = run_choice.stamping(both.run)
+    if run_choice.is_dear(both.run):
+        rest = without / said.span_us
+        text += (
+            f"Part of that is the stamps: without them the kernel takes {format_time_us(without)} in place of "
+            f"{format_time_us(with_stamps)}, {format_ratio(rest)} the prediction. "
+        )
     ours, theirs = _grouped(ran.shares), _grouped(said.shares)
     furthest = max(ours, key=lambda name: abs(ours[name] - theirs[name]))
     text += (

@@ -123,7 +123,8 @@ def exercises(asked: Asked) -> None:
     """Things to try."""
     barriers = [c for c in changes(KERNELS["02"].source()) if c.kind == "barrier"]
     lines = [
-        "Kernel 02 with d = 64: the request for `Kj` in `S = QK^T` takes 32 wavefronts. Set d = 33. Why is it one now?",
+        *(["Choose kernel 02 above: the tasks that follow are about it."] if asked.number != "02" else []),
+        "With d = 64 the request for `Kj` in `S = QK^T` takes 32 wavefronts. Set d = 33. Why is it one now?",
         "Set Br = Bc = 16 and look at `Qi` in the same phase: why 2-way, when all lanes of a row want one number?",
         "Set N = 50 and step to the last Q tile's `S = QK^T`: which lanes sit out, and why does the barrier not mind?",
         "Let the strip show sectors beyond the fewest, with d = 33 and Bc = 4. Which lines waste some, and why none "

@@ -218,6 +218,12 @@ def test_everything_that_can_be_taken_out_matters_somewhere() -> None:
     assert set(table["found here"]) > {"nothing"}
 
 
+def test_tasks_about_kernel_02_say_so_beside_another() -> None:
+    other, mine = said(opened(kernel="05", N="16", d="8", Br="8", Bc="8")), said(opened(N="16", d="8", Br="8", Bc="8"))
+    told = "Choose kernel 02 above"
+    assert told in other and told not in mine and "Take out the barrier of line" in mine
+
+
 def test_a_kernel_that_loops_for_ever_or_does_not_compile_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     bad = Change("barrier-1", "barrier", 1, "//", "while (1);  //", "nothing")
     monkeypatch.setattr(traced, "changes", lambda _text: (bad,))

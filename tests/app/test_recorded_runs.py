@@ -61,6 +61,8 @@ def test_the_prediction_stands_beside_the_run_with_its_error(name: str) -> None:
     assert f"{len(run.blocks)} blocks on 132 SMs take {format_time_us(ran.span_us)}" in text
     facts = run.stamps.facts
     assert ("row by row, look longer than they are" in text) == (facts["stamped_us"] > 1.1 * facts["plain_us"])
+    told = f"without them the kernel takes {format_time_us(facts['plain_us'])} in place of"
+    assert (told in text) == (facts["stamped_us"] > 1.1 * facts["plain_us"]), "a prediction knows no stamps"
     assert ("a tile loads from where the kernel asks for it" in text) == (facts["kernel"] in ("07", "13"))
 
 
