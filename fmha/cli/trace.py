@@ -48,7 +48,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--kernel", default=_KERNEL, help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     parser.add_argument(
         "--source", metavar="FILE.cu",
-        help="a version of your own of the kernel's file, used instead, under its name and with the headers of cuda_src/",
+        help="a version of your own of the kernel's file, used instead, under its name, with the headers of cuda_src/",
     )  # fmt: skip
     add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")
