@@ -37,6 +37,16 @@ def test_bars_and_lines_say_what_was_measured(dtype: str, is_log: bool) -> None:
     assert low < (math.log10(0.9) if is_log else 0.9) and high > (math.log10(top) if is_log else top)
 
 
+def test_on_a_phone_the_numbers_of_neighbours_do_not_meet() -> None:
+    fig = ladder_bars(ladder.rungs(KNOWN, 4096, 64, None, "bf16"), [], GPUS["H200"], "03")
+    narrow = fig.layout.meta["narrow"]["annotations"]
+    bold = [n for n, a in enumerate(fig.layout.annotations) if a.text.startswith("<b>")]
+    assert len(bold) == len(KERNELS)
+    for n in bold:  # thirteen bars take 16 pixels each there, and a digit 0.55 of its size
+        text, size = narrow[str(n)]["text"], narrow[str(n)]["font"]["size"]
+        assert "<b>" not in text and 0.55 * size * sum(c.isdigit() for c in text) < 16, text
+
+
 def test_slow_peers_are_drawn_only_where_there_are_no_others() -> None:
     peers = ladder.peers(KNOWN, 4096, 64, None, "fp32")
     assert {m.entry.name for m in worth(peers) if m.tflops} == {"sdpa-efficient", "sdpa-cudnn"}
