@@ -15,6 +15,7 @@ takes the next block, so heads whose blocks wait for DRAM end later, and blocks 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -274,7 +275,8 @@ class _Run:
             running = np.count_nonzero(np.bincount(self.work.kv_head[self.block[self.at < np.inf]]))
             between = (running * self.head_bytes + self.beside) * np.minimum(since[old] / self.block_us, 4.0)
             between += self.caches.copies * self.tile_bytes
-            lost = 1 - survival(between, self.caches.l2_bytes, self.caches.read_ways)
+            distance, held = _held_by_distance(self.caches.read_ways)
+            lost = 1 - np.interp(between / max(self.caches.l2_bytes, 1e-9), distance, held, right=0.0)
             pieces = self.tile_bytes / LOST_TOGETHER / max(self.pace.rounds, 1.0)  # of a load; each may be lost
             # So many strips in proportion, evenly spread.
             owed = self.owed + np.cumsum(1 - (1 - lost) ** pieces)
@@ -297,14 +299,21 @@ class _Run:
             left = np.flatnonzero(other)
         if self.caches.merging_sms > 1 and len(left):
             group = key[left] * self.clusters + self.cluster[slot[left]]
-            left = left[_first_ones(group, at[left], window[left], self.caches.merging_sms)]
+            request = _requests(group, at[left], window[left], self.caches.merging_sms)
+            many = int(request.max()) + 1
+            asked = np.zeros(many, np.int64)  # where a mask leaves less to one block than to another: the most
+            np.maximum.at(asked, request, keys[left])
+            of_late = np.bincount(request, late[left], many) > 0
+            self.asked += asked.sum(), asked[of_late].sum()
+            return
         self.asked += keys[left].sum(), keys[left][late[left]].sum()
 
     def found(self, blocks: int) -> InStep:
         """Of a run of so many blocks: the last third of those that were followed stands for the rest."""
         rest = max(0.0, blocks / self.work.blocks - 1) * float(self.wanted[0]) / max(float(self.wanted[1]), 1.0)
         wanted, near, asked = (float(part[0] + rest * part[1]) for part in (self.wanted, self.near, self.asked))
-        return InStep(near / wanted if wanted else 0.0, asked / (wanted - near) if wanted > near else 1.0)
+        beyond = wanted - near
+        return InStep(near / wanted if wanted else 0.0, min(1.0, asked / beyond) if beyond > 0 else 1.0)
 
 
 def _changes(values: Ints) -> NDArray[np.bool_]:
@@ -314,18 +323,34 @@ def _changes(values: Ints) -> NDArray[np.bool_]:
     return new
 
 
-def _first_ones(group: Ints, at: Floats, window: Floats, most: int) -> Ints:
-    """Those that make a request of their own: the others come within the `window` of one of their group that does, and
-    are among the `most` of it."""
+def _requests(group: Ints, at: Floats, window: Floats, most: int) -> Ints:
+    """The number of the request that each makes or joins: one joins another that was made in its group, if it comes
+    within its `window`, and if it is among the `most` of it."""
     order = np.lexsort((at, group))
-    alone, closes, last, many = [], 0.0, -1, 0
-    for here, now, wide in zip(group[order].tolist(), at[order].tolist(), window[order].tolist(), strict=True):
-        first = here != last or many == most or now > closes
-        if first:
-            last, closes, many = here, now + wide, 0
-        alone.append(first)
-        many += 1
-    return np.asarray(order[np.array(alone)])
+    group, at, window = group[order], at[order], window[order]
+    apart = _changes(group)
+    apart[1:] |= np.diff(at) > window.max(initial=0.0)
+    begins = np.flatnonzero(apart)  # of runs in which requests may join one another
+    ends = np.append(begins[1:], len(order))
+    first = (np.arange(len(order)) - np.repeat(begins, ends - begins)) % most == 0  # where all of a run are close
+    close = at[ends - 1] - at[begins] <= np.minimum.reduceat(window, begins) if len(begins) else np.zeros(0, np.bool_)
+    for begin, end in zip(begins[~close].tolist(), ends[~close].tolist(), strict=True):
+        closes, many = -np.inf, 0
+        for n, (now, wide) in enumerate(zip(at[begin:end].tolist(), window[begin:end].tolist(), strict=True), begin):
+            first[n] = many == most or now > closes
+            if first[n]:
+                closes, many = now + wide, 0
+            many += 1
+    request = np.empty(len(order), np.int64)
+    request[order] = np.cumsum(first) - 1
+    return request
+
+
+@lru_cache(maxsize=8)
+def _held_by_distance(ways: int | None) -> tuple[Floats, Floats]:
+    """`fmha.reuse.survival` at distances from 0 to twice the cache, in units of it; nothing survives beyond."""
+    distance = np.linspace(0.0, 2.0, 401)
+    return distance, survival(distance, 1.0, ways)
 
 
 __all__ = ["InStep", "Pace", "clusters", "in_step"]

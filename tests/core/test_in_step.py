@@ -105,14 +105,20 @@ problems = st.builds(
 @given(
     problems,
     st.builds(Tiling, st.integers(1, 33), st.integers(1, 33)),
-    st.builds(Pace, st.sampled_from([0.0, 2.0, 40.0]), st.sampled_from([0, 1, 4]), st.sampled_from([0.0, 0.1])),
+    st.builds(
+        Pace,
+        st.sampled_from([0.0, 2.0, 40.0]),
+        st.sampled_from([0, 1, 4]),
+        st.sampled_from([0.0, 0.1]),
+        st.sampled_from([0.5, 1, 2]),
+    ),
     st.builds(
         Caches, st.sampled_from([0, 5000, 10**6]), st.sampled_from([0, 9000, 10**9]), merging_sms=st.integers(1, 4)
     ),
     st.integers(1, 40),
     st.integers(1, 3),
     st.sampled_from(BLOCK_ORDERS),
-    st.sampled_from([20, 15_000]),
+    st.sampled_from([20, 1_000]),
 )
 def test_shares(
     p: Problem, t: Tiling, pace: Pace, caches: Caches, sms: int, blocks: int, order: str, most: int
@@ -124,10 +130,35 @@ def test_shares(
         assert found.neighbour == 0
 
 
-def test_requests_of_their_own() -> None:
+def one_by_one(group: np.ndarray, at: np.ndarray, window: np.ndarray, most: int) -> list[int]:
+    """The same as `fmha.in_step._requests`, as the docstring has it."""
+    made: list[int] = []
+    request = [0] * len(at)
+    open_ones: dict[int, tuple[float, int, int]] = {}  # by group: until when, how many, its number
+    for n in sorted(range(len(at)), key=lambda n: (group[n], at[n])):
+        until, many, number = open_ones.get(int(group[n]), (-np.inf, 0, -1))
+        if at[n] > until or many == most:
+            made.append(n)
+            until, many, number = at[n] + window[n], 0, len(made) - 1
+        open_ones[int(group[n])] = until, many + 1, number
+        request[n] = number
+    return request
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1), st.sampled_from([0.05, 0.3])), max_size=40),
+    st.integers(1, 5),
+)
+def test_requests(drawn: list[tuple[int, float, float]], most: int) -> None:
+    group, at, window = (np.array(part) for part in zip(*drawn, strict=True)) if drawn else (np.zeros(0),) * 3
+    found = module._requests(group.astype(np.int64), at, window, most) if drawn else np.zeros(0)
+    assert found.tolist() == one_by_one(group, at, window, most)
+
+
+def test_requests_by_hand() -> None:
     """Within the window of the one that opened it, four at most; another group starts anew."""
     group = np.array([0, 0, 0, 0, 0, 0, 1])
     at = np.array([0.0, 0.1, 0.2, 0.9, 1.0, 1.1, 1.1])
-    first = module._first_ones(group, at, np.full(7, 1.0), 4)
-    assert sorted(first.tolist()) == [0, 4, 6]
-    assert sorted(module._first_ones(group, at, np.full(7, 0.15), 4).tolist()) == [0, 2, 3, 5, 6]
+    assert module._requests(group, at, np.full(7, 1.0), 4).tolist() == [0, 0, 0, 0, 1, 1, 2]
+    assert module._requests(group, at, np.full(7, 0.15), 4).tolist() == [0, 0, 1, 2, 2, 3, 4]
