@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from fmha.bank_fmha101 import fmha101_sites
 from fmha.bank_naive import naive_sites
-from fmha.bank_sites import Notes, SmemUse
+from fmha.bank_sites import Notes, SmemUse, Total
 from fmha.errors import LimitError
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.kernels import Kernel, Launch
@@ -40,14 +40,31 @@ def smem_use(
     Raises:
         ProblemError, LimitError: as `Kernel.plan`; LimitError for a kernel whose accesses were not written down.
     """
+    notes = Notes(kernel.source())
+    _write_down(notes, kernel, problem, tiling, gpu, pad, write_lse)
+    return SmemUse(tuple(notes.sites))
+
+
+def smem_wavefronts(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu) -> int:
+    """The wavefronts of `smem_use`, sooner.
+
+    Raises:
+        ProblemError, LimitError: as `smem_use`.
+    """
+    total = Total(kernel.source())
+    _write_down(total, kernel, problem, tiling, gpu, 0, False)
+    return total.wavefronts
+
+
+def _write_down(
+    notes: Notes, kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, pad: int, write_lse: bool
+) -> None:
     plan = kernel.plan(problem, tiling, gpu, write_lse=write_lse)
     if kernel.number not in _SITES:
         raise LimitError(
             f"the shared-memory accesses of kernel {kernel.number} ({kernel.name}) are not modelled: "
             f"choose kernel {' or '.join(_SITES)}."
         )
-    notes = Notes(kernel.source())
     for launch in plan.launches:
         notes.function = launch.function
         _SITES[kernel.number](notes, problem, tiling, launch, pad, write_lse)
-    return SmemUse(tuple(notes.sites))

@@ -100,6 +100,7 @@ class Notes:
         self._after = 0
         self.function = ""
         self.sites: list[Site] = []
+        self._at: dict[tuple[str, int, str, bool], int] = {}  # by place, its number in `sites`
 
     @property
     def mark(self) -> int:
@@ -137,13 +138,36 @@ class Notes:
         }  # fmt: skip
         site = Site(
             self.function, self._after + 1, text, store, often, width, **total,
-            example=tuple(int(a) for a in example), compiled=compiled,
+            example=tuple(example.tolist()), compiled=compiled,
         )  # fmt: skip
-        same = next((n for n, s in enumerate(self.sites) if _place(s) == _place(site)), None)
-        if same is None:
+        same = self._at.setdefault(_place(site), len(self.sites))
+        if same == len(self.sites):
             self.sites.append(site)
         else:  # the same expression in another kind of block: a ragged last tile
             self.sites[same] = _sum(self.sites[same], site)
+
+
+class Total(Notes):
+    """Adds up the wavefronts of all sites, and keeps nothing else of them."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.wavefronts = 0
+
+    def add(
+        self,
+        text: str,
+        addresses: Ints,
+        times: Ints | int,
+        *,
+        store: bool = False,
+        often: str,
+        width: int = FLOAT,
+        compiled: str = "",
+    ) -> None:
+        """As `Notes.add`."""
+        needed, _ = turns(addresses, width)
+        self.wavefronts += _dot(needed, np.broadcast_to(np.asarray(times, np.int64), needed.shape))
 
 
 def _place(site: Site) -> tuple[str, int, str, bool]:
@@ -163,4 +187,4 @@ def _sum(a: Site, b: Site) -> Site:
 
 
 def _dot(values: Ints, weight: Ints) -> int:
-    return int((values.astype(np.int64) * weight).sum())
+    return int(np.vdot(values.astype(np.int64), weight))

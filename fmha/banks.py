@@ -80,8 +80,8 @@ def _most(words: Ints) -> Ints:
     order = np.sort(rows, axis=1)
     first = order >= 0  # of lanes that want the same word
     first[:, 1:] &= order[:, 1:] != order[:, :-1]
-    group, lane = np.nonzero(first)
-    busy = np.bincount(group * BANKS + order[group, lane] % BANKS, minlength=len(rows) * BANKS)
+    bank = order % BANKS + np.arange(0, len(rows) * BANKS, BANKS)[:, None]  # of its row
+    busy = np.bincount(bank[first], minlength=len(rows) * BANKS)
     most = busy.reshape(len(rows), BANKS).max(axis=1, initial=0).astype(np.int64)
     return np.asarray(most.reshape(words.shape[:-1]))
 

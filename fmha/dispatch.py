@@ -63,13 +63,14 @@ def deal(duration: Floats, slots: int, at: float = 0.0) -> tuple[Floats, Ints]:
     if count and (duration == duration[0]).all():
         turn, slot = np.divmod(np.arange(count, dtype=np.int64), slots)
         return at + turn * float(duration[0]), slot
-    start, chosen = np.empty(count), np.empty(count, np.int64)
     free = [(at, slot) for slot in range(slots)]
-    for block, lasts in enumerate(duration.tolist()):
+    start, chosen, replace = list[float](), list[int](), heapq.heapreplace
+    for lasts in duration.tolist():
         begins, place = free[0]
-        start[block], chosen[block] = begins, place
-        heapq.heapreplace(free, (begins + lasts, place))
-    return start, chosen
+        start.append(begins)
+        chosen.append(place)
+        replace(free, (begins + lasts, place))
+    return np.array(start, np.float64), np.array(chosen, np.int64)
 
 
 @dataclass(frozen=True)

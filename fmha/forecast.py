@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fmha.bank_kernels import smem_use
+from fmha.bank_kernels import smem_use, smem_wavefronts
 from fmha.cache_naive import naive_levels
 from fmha.caches import q_outer_levels
 from fmha.dispatch import Waves, blocks_in_order, check_block_order, deal
@@ -148,7 +148,7 @@ def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most:
     wavefronts = 0
     if kernel.number == "02":
         busy = _busy(problem, tiling, Waves(launch.grid, max(1, room.blocks) * gpu.sms), own_order(kernel), gpu.sms)
-        wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
+        wavefronts = smem_wavefronts(kernel, problem, tiling, gpu)
         there = max(_of_sms(plan, launch, room, gpu, wavefronts, busy).values())
     else:
         there = sm_time(kernel, plan, gpu, room.blocks, own_order(kernel)).together_us

@@ -7,6 +7,7 @@ by tile and moment (`Fronts`); how long blocks really stay in step is the matter
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -98,16 +99,17 @@ class Walk:
     """Blocks of kernel 02 on the SMs, and their visits of *strips*, `strip` K/V tiles that are taken as one.
 
     total: blocks of the launch; the first `blocks` of them, in the order in which they are handed out, are followed.
+    slots: places that they are dealt out to.
     Of each block: worker (head x Tr + Q tile), slot, start and duration (visits), first and end (tiles), whether it
     goes backward, and weight: how many blocks it stands for; the last third stands for those that are not followed.
-    Of each visit: its block, strip (of a K/V head, numbered through), keys it loads, and moment (ticks of a visit).
+    Of each visit: its block, strip (of a K/V head, numbered through), keys it loads, what its block has done before
+    (visits), and moment (ticks of a visit).
     """
 
     total: int
+    slots: int
     strip: int
     worker: Ints
-    slot: Ints
-    start: Floats
     duration: Floats
     first: Ints
     end: Ints
@@ -116,12 +118,31 @@ class Walk:
     visit_block: Ints
     visit_strip: Ints
     visit_keys: Ints
-    moment: Ints
+    passed: Floats
 
     @property
     def blocks(self) -> int:
         """Blocks that are followed."""
         return len(self.worker)
+
+    @cached_property
+    def _dealt(self) -> tuple[Floats, Ints]:
+        return deal(self.duration, self.slots)
+
+    @property
+    def start(self) -> Floats:
+        """When each block begins: [blocks], visits."""
+        return self._dealt[0]
+
+    @property
+    def slot(self) -> Ints:
+        """The place of each block: [blocks]."""
+        return self._dealt[1]
+
+    @cached_property
+    def moment(self) -> Ints:
+        """When each visit begins: [visits], ticks."""
+        return np.rint((self.start[self.visit_block] + self.passed) * TICKS).astype(np.int64)
 
 
 def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major", most: int = 30_000) -> Walk:
@@ -146,7 +167,6 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
     b, h = np.divmod(head, p.H)
     seen = seen.of(b, tile)
     first, end, duration = seen.first, seen.end, seen.duration
-    start, slot = deal(duration, slots)
 
     low, high = first // strip, -(-end // strip)
     count = np.where(end > first, high - low, 0)
@@ -166,10 +186,9 @@ def walk(problem: Problem, tiling: Tiling, slots: int, order: str = "head-major"
         last = slice(len(worker) - len(worker) // 3, None)
         weight[last] += (every * p.H - float((end - first).sum())) / max(float((end - first)[last].sum()), 1.0)
     kv_head = (b * p.Hk + h // p.group)[block]
-    moment = np.rint((start[block] + passed) * TICKS).astype(np.int64)
     return Walk(
-        heads * Tr, strip, worker, slot, start, duration, first, end, backward, weight,
-        block, kv_head * ceil_div(Tc, strip) + at, keys, moment,
+        heads * Tr, slots, strip, worker, duration, first, end, backward, weight,
+        block, kv_head * ceil_div(Tc, strip) + at, keys, passed,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fmha.bank_kernels import smem_use
+from fmha.bank_kernels import smem_wavefronts
 from fmha.banks import BANK_BYTES, BANKS
 from fmha.errors import FmhaError
 from fmha.hardware import Gpu
@@ -179,7 +179,7 @@ def _wavefronts(problem: Problem, tiling: Tiling, order: Order, gpu: Gpu) -> int
     if order not in _KERNEL_OF:
         return None
     try:
-        return smem_use(KERNELS[_KERNEL_OF[order]], problem, tiling, gpu).wavefronts
+        return smem_wavefronts(KERNELS[_KERNEL_OF[order]], problem, tiling, gpu)
     except FmhaError:
         return None
 

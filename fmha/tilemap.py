@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fmha.bank_kernels import smem_use
+from fmha.bank_kernels import smem_wavefronts
 from fmha.caches import q_outer_l2
 from fmha.dispatch import Waves
 from fmha.errors import ProblemError
@@ -196,7 +196,7 @@ def asked_of_l2(problem: Problem, tiling: Tiling, gpu: Gpu, most: int) -> float:
     need, blocks = DESIGNS["02"].needs(problem, tiling, gpu), blocks_per_sm(problem, tiling, gpu)
     caches = caches_of(gpu, blocks * (need.smem_bytes + KIB))
     kernel = KERNELS["02"]
-    wavefronts = smem_use(kernel, problem, tiling, gpu).wavefronts
+    wavefronts = smem_wavefronts(kernel, problem, tiling, gpu)
     pace = pace_of(kernel, kernel.plan(problem, tiling, gpu), gpu, blocks, wavefronts)
     return q_outer_l2(problem, tiling, caches, sms=gpu.sms, blocks_per_sm=blocks, pace=pace, most=most)
 

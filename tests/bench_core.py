@@ -20,7 +20,7 @@ import numpy as np
 
 from fmha import Problem, Tiling, load, simulate
 from fmha.events import emit
-from fmha.forecast import forecast
+from fmha.forecast import time_us
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import KERNELS
 from fmha.reuse import bytes_between
@@ -57,7 +57,7 @@ def four_levels() -> None:
         models = {
             "requested": None,
             "L2 bytes": lambda t, p=p: Predicted(l2_bytes=asked_of_l2(p, t, gpu, 4_000)),
-            "time": lambda t, p=p: Predicted(time_us=forecast(KERNELS["02"], p, t, gpu, most=500).time_us),
+            "time": lambda t, p=p: Predicted(time_us=time_us(KERNELS["02"], p, t, gpu, most=500)),
         }
         for name, model in models.items():
             seconds, _ = best(lambda model=model, p=p: tile_map("02", p, gpu, model=model))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha.bank_fmha101 import visit_kinds
-from fmha.bank_kernels import smem_use
+from fmha.bank_kernels import smem_use, smem_wavefronts
 from fmha.banks import BANKS, WARP, least_wavefronts, picture, wavefronts, ways
 from fmha.errors import InputError, LimitError
 from fmha.hardware import GPUS
@@ -157,6 +157,8 @@ def test_visits_are_those_of_the_kernel(p: Problem, Br: int, Bc: int) -> None:
 @given(problems(), st.integers(1, 12), st.integers(1, 12), st.integers(0, 2))
 def test_bytes_and_least_wavefronts_do_not_depend_on_padding(p: Problem, Br: int, Bc: int, pad: int) -> None:
     plain, padded = (smem_use(KERNELS["02"], p, Tiling(Br, Bc), pad=n, write_lse=True) for n in (0, pad))
+    alone = smem_use(KERNELS["02"], p, Tiling(Br, Bc), GPUS["H200"])
+    assert smem_wavefronts(KERNELS["02"], p, Tiling(Br, Bc), GPUS["H200"]) == alone.wavefronts
     assert plain.nbytes == padded.nbytes
     for site in (*plain.sites, *padded.sites):
         assert site.requests <= site.least <= site.wavefronts or site.width > 4
