@@ -154,17 +154,7 @@ class Total(Notes):
         super().__init__(source)
         self.wavefronts = 0
 
-    def add(
-        self,
-        text: str,
-        addresses: Ints,
-        times: Ints | int,
-        *,
-        store: bool = False,
-        often: str,
-        width: int = FLOAT,
-        compiled: str = "",
-    ) -> None:
+    def add(self, text: str, addresses: Ints, times: Ints | int, *, width: int = FLOAT, **_said: object) -> None:
         """As `Notes.add`."""
         needed, _ = turns(addresses, width)
         self.wavefronts += _dot(needed, np.broadcast_to(np.asarray(times, np.int64), needed.shape))
