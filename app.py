@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from threading import Thread
 
 import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
@@ -68,28 +67,18 @@ def show_page() -> None:
     alias = st.Page(go_home, title="Start", url_path=url_path(first), visibility="hidden")
     st.navigation({**pages, "": [alias]}, position="top").run()
 
-    from fmha.ui.warm import picture_is_out
-
-    picture_is_out()
-
 
 @asynccontextmanager
 async def warm_start(_server: st.App) -> AsyncIterator[None]:
-    """Beside the first visitor: import what pages need, so that none of them waits for it.
+    """Before the first visitor: import what pages need, so that none of them waits for it."""
+    from fmha.ui.warm import warm_up
 
-    In a thread of its own, and with nothing of fmha imported here: the server answers the sooner.
-    """
     # The menu is `st.navigation`'s. Streamlit believes otherwise wherever a folder is called `pages`, until
     # `st.navigation` has run for the first time; the very first visitor, if he came by a deep link, would be told that
     # his page does not exist.
     PagesManager.uses_pages_directory = False
 
-    def work() -> None:
-        from fmha.ui.warm import warm_up
-
-        warm_up()
-
-    Thread(target=work, name="warm-up", daemon=True).start()
+    warm_up()
     yield
 
 

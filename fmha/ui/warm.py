@@ -1,9 +1,6 @@
-"""Warm start: what the server does before and beside its first visitor, so that nobody waits for an import.
+"""Warm start: what the server does before its first visitor, so that nobody waits for an import.
 
-A visitor comes to the landing page first, and his browser spends half a second on Streamlit's own code before it asks
-for anything. In that half second a thread imports what the landing page needs and computes its first picture; the rest
-follows once that picture is out, or when nobody came. A page that is asked for sooner imports what it needs itself:
-Python's locks let nobody see half a module.
+All of it happens before: a visitor who moves controls while modules are still being imported would feel it.
 """
 
 from __future__ import annotations
@@ -11,11 +8,8 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
-import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 
 import fmha
 
@@ -23,13 +17,9 @@ import fmha
 _NOT_FOR_PAGES = ("fmha.__main__", "fmha.gpu", "fmha.recorded")
 # Libraries that Plotly looks for among what is imported, and uses as soon as they are there, whole or not.
 _LOOKED_FOR = ("pandas", "PIL.Image")
-_NOBODY_CAME_S = 3.0  # after the start
-_SETTLE_S = 1.5  # for the first visitor's browser to draw what it was sent
-_TURN_S = 0.0005  # how long the importing thread keeps others from running: they hand out files
 
 _libraries = threading.Lock()
 _are_whole = threading.Event()
-_is_shown = threading.Event()
 
 
 def page_modules() -> list[str]:
@@ -39,15 +29,10 @@ def page_modules() -> list[str]:
 
 
 def warm_up() -> None:
-    """Import everything that pages use: the landing page first, the rest when the first visitor has his picture."""
-    try:
-        with _short_turns():
-            _landing_page()
-    finally:  # what went wrong there, the page says itself
-        if _is_shown.wait(_NOBODY_CAME_S):
-            time.sleep(_SETTLE_S)
-        with _short_turns():
-            _everything()
+    """Import everything that pages use, the landing page first, and compute its first picture."""
+    with suppress(Exception):  # what goes wrong there, the page says itself
+        _landing_page()
+    _everything()
 
 
 def whole_libraries() -> None:
@@ -63,11 +48,6 @@ def whole_libraries() -> None:
             for name in _LOOKED_FOR:
                 importlib.import_module(name)
             _are_whole.set()
-
-
-def picture_is_out() -> None:
-    """The first visitor's page has been sent."""
-    _is_shown.set()
 
 
 def _landing_page() -> None:
@@ -99,14 +79,3 @@ def _everything() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """Let other threads run more often meanwhile."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)

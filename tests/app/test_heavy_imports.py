@@ -17,7 +17,6 @@ SCRIPT = """
 import json, sys
 from streamlit.testing.v1 import AppTest
 from fmha.ui import warm
-warm._NOBODY_CAME_S = 0.0
 warm.warm_up()
 heavy, pages = json.loads(sys.argv[1])
 found = {"warm-up": [name for name in heavy if name in sys.modules]}

@@ -75,15 +75,12 @@ def test_all_is_imported_in_the_end_even_if_the_landing_page_fails() -> None:
 import sys
 from fmha.ui import lecture_parts, warm
 def fails(): raise RuntimeError("on purpose")
-lecture_parts.rehearse, warm._NOBODY_CAME_S = fails, 0.0
-try:
-    warm.warm_up()
-except RuntimeError as error:
-    print(error)
+lecture_parts.rehearse = fails
+warm.warm_up()
 missing = [name for name in (*warm.page_modules(), "pandas", "plotly.graph_objs._figure") if name not in sys.modules]
 assert not missing, missing
 """
-    assert python(code).strip() == "on purpose"
+    python(code)
 
 
 def race(page: str, is_open: bool) -> str:
