@@ -52,12 +52,18 @@ class Request:
         """How many lanes take part."""
         return sum(offset is not None for offset in self.offsets)
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one number of the array: a lane may ask for several at once."""
+        return max(1, self.size // math.prod(self.shape)) if math.prod(self.shape) else self.nbytes
+
     def element(self, lane: int) -> tuple[int, ...] | None:
-        """The index of a lane's element in `shape`; None for one that sits out, or asks for what is outside."""
+        """The index of a lane's element in `shape`, of several the first; None for a lane that sits out, or asks for
+        what is outside."""
         offset = self.offsets[lane]
         if offset is None or not self.shape or not 0 <= offset < self.size:
             return None
-        rest, index = offset // self.nbytes, []
+        rest, index = offset // self.itemsize, []
         for extent in reversed(self.shape):
             rest, at = divmod(rest, extent)
             index.append(at)

@@ -261,7 +261,11 @@ def _elements(request: Request, role: str) -> None:
         st.markdown("No lane is inside an array.")
         return
     rows, columns = (1, *request.shape)[-2:]
-    cells = [(element[-2] if len(element) > 1 else 0, element[-1]) for element in found]
+    many = max(1, request.nbytes // request.itemsize)
+    cells = [
+        (element[-2] if len(element) > 1 else 0, element[-1] + n)
+        for element in found for n in range(many) if element[-1] + n < columns
+    ]  # fmt: skip
     size = f"{rows:,} x {columns:,}" if len(request.shape) > 1 else f"{columns:,}"
     st.markdown(f"**Elements of {where(request)}** ({size})")
     charts.show(

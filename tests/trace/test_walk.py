@@ -77,6 +77,25 @@ def test_the_conflict_of_the_tutorials_kernel(cache: Path) -> None:
     assert loads.requests[0].element(5) == (0, 0, 32 + 96 // 64, 96 % 64 + 5), "block 1, warp 3: thread 101"
 
 
+@pytest.mark.parametrize(
+    ("number", "tiles", "itemsize"), [("05", (32, 32), 4), ("07", (32, 32), 4), ("09", (64, 32), 2)]
+)
+def test_a_lane_that_asks_for_16_bytes_asks_for_several_elements(
+    cache: Path, number: str, tiles: tuple[int, int], itemsize: int
+) -> None:
+    kernel = KERNELS[number]
+    p = Problem(N=64, d=64, dtype=kernel.dtypes[0])
+    found = [r for stop in steps(kernel, p, Tiling(*tiles), cache, 0, 0, 0) for r in stop.requests if r.nbytes == 16]
+    loads = [r for r in found if r.array == "Q" and not r.is_write]
+    assert loads and {r.itemsize for r in found} == {itemsize}
+    across = 16 // itemsize
+    first = loads[0].element(0)
+    assert first is not None and first[:2] == (0, 0) and first[3] == 0
+    for lane in (1, 9):
+        row, column = divmod(across * lane, p.d)
+        assert loads[0].element(lane) == (0, 0, first[2] + row, column)
+
+
 @pytest.mark.parametrize("number", ["02", "06", "07", "09", "10", "12", "13"])
 def test_visits_are_those_of_the_tiles_that_the_mask_leaves(number: str, cache: Path) -> None:
     kernel = KERNELS[number]
