@@ -48,7 +48,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--kernel", default=_KERNEL, help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     parser.add_argument(
         "--source", metavar="FILE.cu",
-        help="a version of your own of the kernel's file, used instead, under its name, with the headers of cuda_src/",
+        help="a version of your own of the kernel's file, used instead, under its name; headers are looked for beside "
+        "it, then in cuda_src/",
     )  # fmt: skip
     add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")
@@ -84,11 +85,13 @@ def run(options: argparse.Namespace) -> None:
     arrays = (made.Q, made.K, made.V)
     try:
         done = trace(
-            chosen, problem, tiling, *arrays, write_lse=options.lse, text=text, is_reversed=options.reversed,
+            chosen, problem, tiling, *arrays, write_lse=options.lse, text=text,
+            folder=Path(options.source).parent if options.source else None, is_reversed=options.reversed,
             timeout_s=options.timeout,
         )  # fmt: skip
     except BuildError as error:
-        print(error.output.rstrip(), file=sys.stderr)
+        if error.output:
+            print(error.output.rstrip(), file=sys.stderr)
         raise
     verdict = check(problem, *arrays, done.O, done.LSE)
     if options.json:

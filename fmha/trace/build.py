@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,10 +19,11 @@ from typing import Any, Literal
 from fmha import build_cache
 from fmha.errors import BuildError
 from fmha.folders import cache_folder
-from fmha.kernels import included
+from fmha.kernels import SOURCES
 from fmha.processes import run_bounded
 from fmha.trace.assembly import Site, prepare
 from fmha.trace.compilers import CppCompiler, compiler, environment, machine
+from fmha.trace.headers import gathered, missing
 from fmha.trace.inlining import described
 from fmha.trace.order import program_structure
 
@@ -62,35 +63,41 @@ def build(
     mode: Mode = "trace",
     *,
     text: str | None = None,
+    folder: Path | None = None,
     cache: Path | None = None,
 ) -> Program:
     """Compile the kernels `functions` of a .cu file, each of `defines` as a -D, or take them from the cache.
 
     mode: "trace" reports every load and store, "flops" counts arithmetic instead. text: to be used in place of the
-    source file's; its headers are still found beside the file.
+    source file's; folder: where that text's headers lie (the source file's), before those of cuda_src.
 
     Raises:
-        BuildError: the source does not compile; `command` and `output` say all. TraceError: no compiler.
+        BuildError: the source does not compile; `command` and `output` say all. InputError: a header cannot be read.
+        TraceError: no compiler.
     """
     begun = time.perf_counter()
     cpp = compiler()
-    files = {path.name: path.read_text(encoding="utf-8") for path in included(source)}
-    if text is not None:
-        files[source.name] = text
+    beside = (source.parent if folder is None else folder).absolute()
+    files = gathered(source.name, source.read_text(encoding="utf-8") if text is None else text, beside, [SOURCES])
     parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
-    steps = (build, compiler, prepare, program_structure, described)
+    steps = (build, compiler, gathered, prepare, program_structure, described)
     parts += [Path(step.__code__.co_filename).read_text(encoding="utf-8") for step in steps]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    folder = cache_folder("traces") if cache is None else cache
-    if (entry := build_cache.read(folder, key)) is not None:
+    kept = cache_folder("traces") if cache is None else cache
+    if (entry := build_cache.read(kept, key)) is not None:
         binary, facts = entry
         return _program(binary, facts, time.perf_counter() - begun, is_cached=True)
-    runtime = _runtime(cpp, folder)
+    runtime = _runtime(cpp, kept)
     with tempfile.TemporaryDirectory(prefix="fmha-trace-") as name:
-        binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
-    build_cache.write(folder, key, binary, facts)  # a folder that cannot be written costs time only
+        try:
+            binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
+        except BuildError as error:
+            if (said := missing(error.output.replace(f"{name}{os.sep}", ""), (beside, SOURCES))) is not None:
+                raise BuildError(said, error.command) from None
+            raise
+    build_cache.write(kept, key, binary, facts)  # a folder that cannot be written costs time only
     return _program(binary, facts, time.perf_counter() - begun, is_cached=False)
 
 
@@ -158,7 +165,7 @@ def _compile(
         text = re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text)
         text = re.sub(r"^[ \t]*#[ \t]*pragma[ \t]+unroll\b.*$", "", text, flags=re.MULTILINE)  # clang would do it
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / "kernels.cpp").write_text(_glue(source, functions, files.values()), encoding="utf-8")
+    (folder / "kernels.cpp").write_text(_glue(source, functions, files), encoding="utf-8")
     flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
     flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
@@ -180,15 +187,16 @@ def _compile(
     return program.read_bytes(), facts
 
 
-def _glue(source: str, functions: Sequence[str], texts: Iterable[str]) -> str:
+def _glue(source: str, functions: Sequence[str], files: Mapping[str, str]) -> str:
     """The translation unit: the header, the kernels, and a way in for each of them.
 
     Headers of the system come first: they would not understand that `float` counts.
     """
     lines = []
-    for name in re.findall(r"^[ \t]*#[ \t]*include[ \t]*<([^<>\n]+)>", "\n".join(texts), re.MULTILINE):
-        if not (NATIVE / "include" / name).exists():
-            lines += [f"#if __has_include(<{name}>)", f"#include <{name}>", "#endif"]
+    for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', "\n".join(files.values()), re.MULTILINE):
+        if name not in files and not (NATIVE / "include" / name).exists():
+            # g++ leaves out, without a word, what it was asked for and did not find; so ask by another name.
+            lines += [f"#if __has_include(<./{name}>)", f"#include <{name}>", "#endif"]
     lines += ['#include "cuda_on_cpu.h"', f'#include "{source}"']
     plain = '__attribute__((no_sanitize("thread"), noinline)) static void'
     lines += [

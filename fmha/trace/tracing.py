@@ -188,6 +188,7 @@ def trace(
     write_lse: bool = False,
     gpu: Gpu = GPUS[DEFAULT_GPU],
     text: str | None = None,
+    folder: Path | None = None,
     check: bool = True,
     flops: bool = True,
     is_reversed: bool = False,
@@ -203,7 +204,8 @@ def trace(
     Args:
         Q: [B, H, Nq, d]; K, V: [B, Hk, Nk, d], rounded to the problem's dtype; a kernel that takes strides is given
             them as they lie in memory. gpu: whose limits the plan keeps.
-        text: a source to be used in place of the kernel's own.
+        text: a source to be used in place of the kernel's own. folder: where its headers are looked for first
+            (`cuda_src`, where they are looked for anyway).
         check: look for races and reads of what nothing wrote (bounds and barriers are looked at in any case).
         flops: count arithmetic too, in a second run; not of a kernel that was seen to access what is not its own.
         is_reversed: let the last thread run first.
@@ -231,7 +233,8 @@ def trace(
     with ThreadPoolExecutor(2) as pool:
         modes: tuple[Mode, ...] = ("trace", "flops") if flops else ("trace",)
         made = [
-            pool.submit(build, kernel.path, functions, plan.defines, mode, text=text, cache=cache) for mode in modes
+            pool.submit(build, kernel.path, functions, plan.defines, mode, text=text, folder=folder, cache=cache)
+            for mode in modes
         ]
         programs = [future.result() for future in made]
     program = programs[0]

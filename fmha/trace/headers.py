@@ -1,0 +1,91 @@
+"""The files that a compiler needs for one .cu file: its text and the headers that it includes, in one flat folder.
+
+A name in quotation marks is looked for as nvcc does it: in the folder of the file that includes it, then in the folders
+that were named. Which folder that is cannot be told from a copy, so every header gets a name of its own, and the lines
+that include it are given that name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from fmha.errors import InputError
+
+_INCLUDE = re.compile(r'^(\s*#\s*include\s+")([^"\n]+)(")', re.MULTILINE)
+_TAKEN = ("kernels.cpp", "kernels.s", "runtime.o", "program")  # what the builder itself writes there
+_MISSING = re.compile(
+    r"^(?:\./)?(?P<file>[^:\n]+):(?P<line>\d+):"
+    r".*(?:error: (?P<gcc>[^:\n]+): No such file|'(?P<clang>[^'\n]+)' file not found)",
+    re.MULTILINE,
+)
+
+
+def gathered(name: str, text: str, folder: Path, others: Sequence[Path] = ()) -> dict[str, str]:
+    """{name: text} of the file `name` and of the headers that it includes in quotation marks, and theirs, each once.
+
+    folder: where the file lies; others: where headers are looked for that are not beside the file that includes them.
+    A header that is nowhere is left to the compiler, which has some of its own.
+
+    Raises:
+        InputError: a header cannot be read.
+    """
+    names: dict[Path, str] = {}
+    taken = {name.lower(), *_TAKEN}
+    made: dict[str, str] = {}
+    todo = [(name, text, folder)]
+    while todo:
+        mine, source, here = todo.pop(0)
+
+        def given(found: re.Match[str], here: Path = here) -> str:
+            header = next((f / found[2] for f in (here, *others) if (f / found[2]).is_file()), None)
+            if header is None:
+                return found[0]
+            same = header.resolve()
+            if same not in names:
+                names[same] = _free(header, taken)
+                todo.append((names[same], _read(header), header.parent))
+            return f"{found[1]}{names[same]}{found[3]}"
+
+        made[mine] = _INCLUDE.sub(given, source)
+    return made
+
+
+def missing(log: str, folders: Sequence[Path]) -> str | None:
+    """A sentence for a header that no folder has, from what a compiler said; None if that is not what it complains of.
+
+    folders: where headers in quotation marks were looked for.
+    """
+    found = _MISSING.search(log)
+    if found is None:
+        return None
+    name = found["gcc"] or found["clang"]
+    where = " or ".join(str(folder) for folder in dict.fromkeys(folders))
+    beside = any((folder / name).is_file() for folder in folders)
+    what = (
+        f'is looked for among the compiler\'s headers only: write #include "{name}"'
+        if beside
+        else f"is not in {where}: put it there, or correct its name"
+    )
+    return f"{found['file']}, line {found['line']}: the header {name} {what}."
+
+
+def _free(header: Path, taken: set[str]) -> str:
+    """A name that no other file has; its own, if that is free."""
+    wishes = itertools.chain([header.name], (f"{header.stem}_{n}{header.suffix}" for n in itertools.count(2)))
+    name = next(wish for wish in wishes if wish.lower() not in taken)
+    taken.add(name.lower())
+    return name
+
+
+def _read(header: Path) -> str:
+    try:
+        # nvcc takes any bytes in a comment.
+        return header.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"the header {header} cannot be read ({error.strerror}): choose another.") from None
+
+
+__all__ = ["gathered", "missing"]
