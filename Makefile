@@ -14,6 +14,12 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 FMHA_REQUIRE ?=
 export FMHA_REQUIRE
 
+# `streamlit run`, but for Ctrl-C: Streamlit calls it an abort and ends with status 1, and make calls that an error.
+# What is warned of then is what was about to be begun. make has the keys too, and must hear of them before the end.
+START := import signal, sys, time, warnings; \
+	stop = lambda *_: (warnings.simplefilter("ignore"), time.sleep(0.3), sys.exit(0)); \
+	signal.signal(signal.SIGINT, stop); from streamlit.web.cli import main; main(prog_name="streamlit")
+
 .PHONY: help run test lint site tables measure-ui gpu setup setup-test test-js clean
 help:
 	@echo "make run         open the app (first call: sets up .venv)"
@@ -25,7 +31,7 @@ help:
 
 run: setup
 	@$(MAKE) --no-print-directory gpu
-	$(BIN)/python -m streamlit run app.py $(if $(PORT),--server.port $(PORT)) $(if $(ADDRESS),--server.address $(ADDRESS)) $(if $(WATCH),--server.fileWatcherType $(WATCH))
+	@exec $(BIN)/python -c '$(START)' run app.py $(if $(PORT),--server.port $(PORT)) $(if $(ADDRESS),--server.address $(ADDRESS)) $(if $(WATCH),--server.fileWatcherType $(WATCH))
 
 setup: $(VENV)/.run-stamp
 setup-test: $(VENV)/.test-stamp
