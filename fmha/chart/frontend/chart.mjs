@@ -15,12 +15,12 @@ export default function ({ data, parentElement, setTriggerValue }) {
     charts.set(parentElement, chart);
   }
   chart.tell = setTriggerValue;
-  const call = (chart.calls = (chart.calls ?? 0) + 1);
   chart.update(data);
-  // Streamlit may call the clean-up of a call that a newer one has already replaced.
+  // On a busy machine Streamlit cleans up after a call while the next one is on its way: what counts is whether the
+  // place is still on the page.
   return () =>
     setTimeout(() => {
-      if (chart.calls !== call) return;
+      if (parentElement.isConnected) return;
       chart.destroy();
       charts.delete(parentElement);
     }, 0);

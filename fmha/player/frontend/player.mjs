@@ -25,7 +25,6 @@ class Player {
     this.g = this.canvas.getContext("2d");
     this.controller = new Controller();
     this.pictures = new Pictures((w, h) => Object.assign(document.createElement("canvas"), { width: w, height: h }));
-    this.generation = 0;
     this.seen = -1; // controller.changed of the last picture
     this.drawn = 0;
     this.paintedAt = 0;
@@ -315,11 +314,11 @@ export function mount(component) {
     players.set(parentElement, player);
     window.__fmhaPlayer = player;
   }
-  const generation = ++player.generation;
   player.update(component);
-  // Streamlit may call the cleanup of a superseded call at once: only the latest one's counts.
+  // On a busy machine Streamlit cleans up after a call while the next one is on its way: what counts is whether the
+  // place is still on the page.
   return () => setTimeout(() => {
-    if (player.generation !== generation) return;
+    if (parentElement.isConnected) return;
     player.destroy();
     players.delete(parentElement);
   }, 0);

@@ -20,7 +20,6 @@ class Presenter {
   constructor(root) {
     this.root = root;
     this.course = new Course();
-    this.generation = 0;
     this.stop = new AbortController();
     this.laser = new Laser(this.stop.signal);
     this.channel = new BroadcastChannel(CHANNEL);
@@ -196,11 +195,11 @@ export default function (component) {
     presenters.set(parentElement, presenter);
     window.__fmhaPresenter = presenter; // for tests
   }
-  const generation = ++presenter.generation;
   presenter.update(component);
-  // Streamlit may call the cleanup of a superseded call at once: only the latest one's counts.
+  // On a busy machine Streamlit cleans up after a call while the next one is on its way, and keys must not be lost
+  // between the two: what counts is whether the place is still on the page.
   return () => setTimeout(() => {
-    if (presenter.generation !== generation) return;
+    if (parentElement.isConnected) return;
     presenter.destroy();
     presenters.delete(parentElement);
   }, 0);
