@@ -127,6 +127,15 @@ def peers(recordings: Iterable[Recording], N: int, d: int, causal: Causal | None
     return [Measured(*found, entries[name]) for name in PEERS if name in entries]
 
 
+def samples(measured: Iterable[Measured]) -> str:
+    """How often these were timed: "20 runs", or "3 to 20 runs, of slow ones fewer"; "" where none has a time."""
+    counts = {m.entry.time.repeats for m in measured if m.entry.time is not None}
+    if not counts:
+        return ""
+    few, many = min(counts), max(counts)
+    return f"{many} runs" if few == many else f"{few} to {many} runs, of slow ones fewer"
+
+
 @dataclass(frozen=True)
 class Best:
     """The fastest kernel of one dtype at one shape, beside the fastest of its peers and each of them by name."""
@@ -175,5 +184,6 @@ __all__ = [
     "recorded_at",
     "run_of",
     "rungs",
+    "samples",
     "shipped",
 ]

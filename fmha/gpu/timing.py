@@ -14,7 +14,7 @@ from fmha.units import format_bytes
 
 WARMUPS = 3
 LEAST_REPEATS = 20
-FEWEST_REPEATS = 3  # of what is so slow that its time is limited
+FEWEST_REPEATS = 3  # of what is so slow that its limit of time wins
 _FLUSH_BYTES = 512 << 20
 Work = Callable[[], Any]
 
@@ -30,8 +30,8 @@ def time_in_turns(
     """Times of each candidate. In every round each of them runs once, so that a drift of the clocks meets all. One that
     runs out of device memory beside the others while it warms up is left out: None.
 
-    budget_s: seconds that one candidate may take. A slow one then warms up once, and runs in fewer of the rounds,
-    evenly spread, but in `FEWEST_REPEATS` at least.
+    budget_s: seconds that one candidate may take. What needs more for all rounds warms up once, if one execution takes
+    a quarter of it, and runs in fewer of the rounds, evenly spread: `runs_within`.
 
     Flushing takes longer than the launches of a candidate take on the host, so the GPU does not wait between the two
     events. told(rounds done, rounds in all) is called after each round.
@@ -85,7 +85,12 @@ def _planned(device: GpuDevice, work: Work, repeats: int, budget_s: float | None
         stop.record()
         stop.synchronize()
         warmups, seconds = warmups + 1, max(1e-6, stop.time_since(start) / 1e3)
-    return warmups, max(FEWEST_REPEATS, min(repeats, int(budget_s / seconds)))
+    return warmups, runs_within(budget_s, seconds, repeats)
+
+
+def runs_within(budget_s: float, seconds: float, repeats: int = LEAST_REPEATS) -> int:
+    """How often something is timed that takes `seconds`: as often as its budget allows, `FEWEST_REPEATS` at least."""
+    return max(FEWEST_REPEATS, min(repeats, int(budget_s / seconds)))
 
 
 def _warmed_up(work: Work, times: int) -> bool:

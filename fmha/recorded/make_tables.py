@@ -38,7 +38,8 @@ def ladder_tables(recordings: Iterable[Recording]) -> str:
     torch = f", torch {device.torch}" if device.torch else ""
     parts = [
         f"TFLOP/s, forward, N = {COUNTED_AT:,}, {ladder.TOKENS:,} tokens in all, hidden size {ladder.HIDDEN:,}; "
-        f"{device.facts.name}, driver {device.driver}{torch}, {when}. Medians; all of one dtype timed in turns.",
+        f"{device.facts.name}, driver {device.driver}{torch}, {when}. Medians of {ladder.samples(_first(known))}; all "
+        "of one dtype timed in turns.",
         "\n".join(_climb(known)),
         *_ceiling(made[0].recording),
         "The fastest 16-bit kernel (bf16) beside torch's FlashAttention-2, its cuDNN, and FlashAttention-3 at the same "
@@ -51,6 +52,14 @@ def ladder_tables(recordings: Iterable[Recording]) -> str:
 def _of_kernel(known: tuple[Recording, ...], number: str, d: int, causal: Causal | None) -> Measured | None:
     steps = ladder.rungs(known, COUNTED_AT, d, causal, "bf16")
     return next((s.measured for s in steps if s.kernel.number == number), None)
+
+
+def _first(known: tuple[Recording, ...]) -> list[Measured]:
+    """All that the first table is made of."""
+    found = [m for number in KERNELS for shape in _SHAPES for m in [_of_kernel(known, number, *shape)] if m is not None]
+    for dtype in ("fp32", "bf16"):
+        found += [m for shape in _SHAPES for m in ladder.peers(known, COUNTED_AT, *shape, dtype)]
+    return found
 
 
 def _head(names: Iterable[str]) -> list[str]:

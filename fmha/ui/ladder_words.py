@@ -9,7 +9,7 @@ from fmha.figures.ladder_bars import NAMES
 from fmha.hardware import Gpu
 from fmha.kernels import Kernel, previous
 from fmha.ladder import TUTORIAL, Measured, Rung
-from fmha.measurement import peak_name, peak_tflops
+from fmha.measurement import Timing, peak_name, peak_tflops
 from fmha.occupancy import occupancy
 from fmha.problem import Causal
 from fmha.rungs import COUNTERS, Claim, Moved, Outcome, lines
@@ -124,6 +124,7 @@ def rung_rows(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> lis
                 "tiles": f"{entry.tiling[0]} x {entry.tiling[1]}" if entry and entry.tiling else "its own",
                 "TFLOP/s": format_number(speed) if speed else "",
                 "time": format_time_us(entry.time.median_us) if entry and entry.time else "",
+                "runs": _runs(entry.time) if entry and entry.time else "",
                 "× below": f"{speed / below:.2f}" if speed and below else "",
                 "× libraries": compared(speed, rung.dtype, peers) if speed else "",
                 "error / allowed": f"{check.max_abs:.1g} / {check.max_abs_allowed:.1g}" if check else "",
@@ -136,6 +137,11 @@ def rung_rows(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> lis
             }
         )
     return rows
+
+
+def _runs(time: Timing) -> str:
+    """How often it was timed, and how far apart the 10th and the 90th percentile lie."""
+    return f"{time.repeats}, ± {50 * (time.p90_us - time.p10_us) / time.median_us:.2g} %"
 
 
 def _smem(uses: Sequence[Any]) -> int | None:

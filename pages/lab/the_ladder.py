@@ -89,7 +89,11 @@ def climb(steps: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, chosen: Ke
     )  # fmt: skip
     shown = dict.fromkeys(m.entry.name for m in worth(peers) if m.tflops is not None)
     lines = "; ".join(f"{SHORT[n]}: {NAMES[n]}" for n in shown if n in SHORT and SHORT[n] not in NAMES[n])
-    st.caption(f"Lines: libraries, timed in turns with the kernels of their dtype{f' ({lines})' if lines else ''}.")
+    timed = ladder.samples((*(s.measured for s in steps if s.measured), *peers))
+    st.caption(
+        f"Lines: libraries, timed in turns with the kernels of their dtype{f' ({lines})' if lines else ''}. "
+        + (f"Medians of {timed}." if timed else "")
+    )
     first = next((s.measured for s in steps if s.measured), None)
     if first is not None:
         st.markdown(ladder_words.provenance(first).replace(f" · source {first.entry.source_hash}", ""))

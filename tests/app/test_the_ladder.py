@@ -52,6 +52,21 @@ def test_the_climb_is_told_with_the_numbers_of_the_recording(shipped: Callable[.
     assert list(rows["rung"]) == [f"{n} {KERNELS[n].name}" for n in in_order]
     assert list(rows["TFLOP/s"]) == [f"{speed(n):.3g}" for n in in_order]
     assert all(rows["registers"] == "128") and not at.warning
+    assert "Medians of 20 runs." in said(at) and all(rows["runs"] == "20, ± 1 %")
+
+
+def test_who_was_timed_fewer_times_is_told(shipped: Callable[..., None]) -> None:
+    """Today's recording: three runs of what takes long."""
+    (run,) = ladder_recording([ladder.problem(4096, 64)]).runs
+    entries = tuple(
+        dataclasses.replace(e, time=dataclasses.replace(e.time, repeats=3)) if e.name == "02" and e.time else e
+        for e in run.entries
+    )
+    shipped(dataclasses.replace(EVERYTHING, runs=(dataclasses.replace(run, entries=entries),)))
+    at = opened(dtype="fp32")
+    rows = at.dataframe[0].value
+    assert "Medians of 3 to 20 runs, of slow ones fewer." in said(at)
+    assert rows["runs"][rows["rung"].str.startswith("02")].tolist() == ["3, ± 1 %"]
 
 
 @pytest.mark.parametrize("chosen", KERNELS.values(), ids=[k.name for k in KERNELS.values()])

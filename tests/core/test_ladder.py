@@ -169,6 +169,9 @@ def test_tuning_keeps_the_order_of_tiles(
             # The service makes later tiles faster.
             assert found[number]["fp32"][64] == tuple((t.Br, t.Bc) for t in reversed(tried))
     assert "01" not in found
+    # What is recorded is timed at length; of tiles the order is wanted.
+    limits = [(payload["peers"], payload["budget_s"]) for op, payload in service.asked if op == "ladder"]
+    assert limits == [(False, command.TUNE_BUDGET_S), (True, command.BUDGET_S)]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_the_tables_hold_the_numbers_of_the_recording() -> None:
     assert at.count(wanted) == 4
     (none,) = (line for line in lines if line.startswith("| 16,384 |"))
     assert not any(c.isdigit() for c in none.replace("16,384", ""))
-    assert "NVIDIA H200" in text and "2026-11-30" in text
+    assert "NVIDIA H200" in text and "2026-11-30" in text and "Medians of 20 runs; all" in text
     # Every row of a table has as many cells as its head.
     for head in ("| | | dtype", "|  |  | dtype", "| N |"):
         for at_line, line in enumerate(lines):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from fmha.cli.ladder import BUDGET_S, LONGEST_S, REPEATS
 from fmha.errors import LimitError
-from fmha.gpu.timing import FEWEST_REPEATS, LEAST_REPEATS, WARMUPS, time_in_turns
+from fmha.gpu.timing import FEWEST_REPEATS, LEAST_REPEATS, WARMUPS, runs_within, time_in_turns
 
 L2 = 50 << 20
 
@@ -84,6 +85,17 @@ def test_a_time_limit_takes_repeats_from_the_slow_alone_and_spreads_them() -> No
     assert len(rounds) == 20 and [n for n in rounds if n] == [1] * 5 and sum(rounds[:10]) in (2, 3)
     very_slow = time_in_turns(device, [device.work("a", 900.0)], 20, budget_s=0.5)[0]  # type: ignore[arg-type]
     assert very_slow is not None and (very_slow.repeats, very_slow.warmups) == (FEWEST_REPEATS, 1)
+
+
+def test_what_the_ladder_admits_is_timed_as_often_as_a_median_needs() -> None:
+    device = Driver(free=16 << 30)
+    for seconds in (1e-6, 0.0126, 0.3, LONGEST_S, 1.2 * LONGEST_S):  # the last: foreseen to be faster than it is
+        assert runs_within(BUDGET_S, seconds, REPEATS) == REPEATS >= LEAST_REPEATS
+        timing = time_in_turns(device, [device.work("a", 1e3 * seconds)], REPEATS, budget_s=BUDGET_S)[0]  # type: ignore[arg-type]
+        assert timing is not None and timing.repeats == REPEATS and timing.warmups == WARMUPS
+    # With --longest 30 and 600, a limit of time wins.
+    assert [runs_within(BUDGET_S, s, REPEATS) for s in (2.0, 5.0, 30.0, 600.0)] == [12, 5, 3, 3]
+    assert runs_within(BUDGET_S, 1e-6, 7) == 7
 
 
 def test_a_gpu_that_is_nearly_full_flushes_with_less_and_a_full_one_says_so() -> None:
