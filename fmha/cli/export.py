@@ -16,28 +16,36 @@ from fmha.units import format_bytes
 
 
 class Format(NamedTuple):
-    """What a file holds, what writing it needs, and the endings of its name, the usual one first."""
+    """What a file holds, what writing it needs, the endings of its name, the usual one first, and who opens it."""
 
     what: str
     needs: str
     endings: tuple[str, ...]
+    then: str
 
     def __str__(self) -> str:
         return f"{self.what} ({self.needs})" if self.needs else self.what
 
 
+_LOOK = "any browser shows it"
 FORMATS = {
-    "html": Format("the player as one file that plays in any browser and needs nothing else", "", ("html", "htm")),
-    "gif": Format("the whole run as an animated picture", "drawn by a Chromium or Chrome", ("gif",)),
-    "webm": Format("the whole run as a video", "the same", ("webm",)),
-    "mp4": Format("the whole run as a video", "the same, where that browser can write it", ("mp4",)),
-    "png": Format("the moment at which the player opens", "the same", ("png",)),
-    "npz": Format("results and event table for NumPy", "", ("npz",)),
-    "parquet": Format("the event table for pandas, Polars, DuckDB", "needs pyarrow", ("parquet",)),
-    "perfetto": Format(
-        "the event table as a trace: open it at ui.perfetto.dev or chrome://tracing", "", ("json", "perfetto")
+    "html": Format(
+        "the player as one file that plays in any browser and needs nothing else", "", ("html", "htm"),
+        "open it in a browser",
     ),
-}
+    "gif": Format("the whole run as an animated picture", "drawn by a Chromium or Chrome", ("gif",), _LOOK),
+    "webm": Format("the whole run as a video", "the same", ("webm",), _LOOK),
+    "mp4": Format("the whole run as a video", "the same, where that browser can write it", ("mp4",), _LOOK),
+    "png": Format("the moment at which the player opens", "the same", ("png",), _LOOK),
+    "npz": Format("results and event table for NumPy", "", ("npz",), "numpy.load reads it"),
+    "parquet": Format(
+        "the event table for pandas, Polars, DuckDB", "needs pyarrow", ("parquet", "pq"), "pandas.read_parquet reads it"
+    ),
+    "perfetto": Format(
+        "the event table as a trace: open it at ui.perfetto.dev or chrome://tracing", "", ("json", "perfetto"),
+        "open it at ui.perfetto.dev",
+    ),
+}  # fmt: skip
 PLAYED = ("html", "gif", "webm", "mp4", "png")
 _KIND_OF = {ending: kind for kind, known in FORMATS.items() for ending in known.endings}
 
@@ -92,7 +100,8 @@ def run(options: argparse.Namespace) -> None:
     if options.l2_kib is not None and options.l2_kib < 0:
         raise FmhaError(f"--l2-kib {options.l2_kib} was given: it must be 0 or more.")
     usual = f"fmha-run.{FORMATS[kind].endings[0]}"
-    path = Path(usual) if options.out is None else file_to_write(options.out, usual)
+    endings = [f".{ending}" for ending in FORMATS[kind].endings]
+    path = Path(usual) if options.out is None else file_to_write(options.out, usual, endings=endings)
     problem, made = inputs_from(options)
     tiling = tiling_from(options, TILES.get(options.input, 32) if options.file is None else 32)
     done = simulate(
@@ -111,7 +120,8 @@ def run(options: argparse.Namespace) -> None:
         path.write_bytes(written)
     except OSError as error:
         raise InputError(f"{str(path)[:80]} cannot be written: {error.strerror or error}.") from None
-    print(f"written   {path}: {FORMATS[kind].what}, {format_bytes(len(written))}")
+    tiles = "" if done.order == "naive" else f"{tiling.Tr(problem)} x {tiling.Tc(problem)} tiles, "
+    print(f"written   {path}: {tiles}{len(done.events):,} events, {format_bytes(len(written))}; {FORMATS[kind].then}")
 
 
 def _kind(options: argparse.Namespace) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fmha import FmhaError, Problem, Tiling, best_tiles
 from fmha.cli import peak
+from fmha.cli.files import file_to_write
 from fmha.cli.measuring import counted, joined, need_gpu, say, table, title_of, wait
 from fmha.cli.options import SHAPE, Parser, real
 from fmha.errors import GpuError
@@ -159,6 +160,8 @@ def _check(options: argparse.Namespace) -> None:
         raise FmhaError(f"--ladder chooses {', '.join(given)} itself: leave that out, or leave out --ladder.")
     if not _longest_s(options) > 0:  # nor NaN
         raise FmhaError(f"longest={options.longest:g} leaves nothing to run: give some seconds, such as 1.")
+    if options.tune is not None:
+        file_to_write(options.tune, "tiles.json", "--tune")
 
 
 def _longest_s(options: argparse.Namespace) -> float:

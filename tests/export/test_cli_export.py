@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ def test_tables(order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert run(*SMALL, "--order", order, "--out", str(tmp_path / f"run.{ending}")) == 0
     told = capsys.readouterr().out
     assert told.count("written") == 3 and "(" not in told  # what a format needs is for the help
+    assert all(how in told for how in ("numpy.load reads it", "pandas.read_parquet reads it", "ui.perfetto.dev"))
+    assert told.count("5 x 5 tiles") == (3 if order == "q-outer" else 0)  # naive attention has none
     problem, tiling = Problem(N=40, d=8), Tiling(8, 8)
     events = emit(problem, tiling, order)
     with np.load(tmp_path / "run.npz", allow_pickle=False) as file:
@@ -54,10 +57,14 @@ def test_the_format_decides_and_the_name_is_made_up_where_none_is_given(
     assert '<html lang="en" class="dark">' in (tmp_path / "fmha-run.html").read_text()
 
 
-def test_an_ending_of_no_format_is_the_readers_own(tmp_path: Path) -> None:
-    for name in ("run", "run.v2", "RUN.HTM"):
+def test_names_that_a_player_may_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("run", "RUN.HTM", "a.b.html"):
         assert run(*SMALL, "--format", "html", "--out", str(tmp_path / name)) == 0
         assert (tmp_path / name).read_text().startswith("<!DOCTYPE html>")
+        told = capsys.readouterr().out
+        assert re.fullmatch(
+            rf"written   .*{name}: 5 x 5 tiles, [\d,]+ events, [\d.]+ KiB; open it in a browser\n", told
+        )
 
 
 @pytest.mark.parametrize(
@@ -78,6 +85,10 @@ def test_an_ending_of_no_format_is_the_readers_own(tmp_path: Path) -> None:
         (
             ("--format", "png", "--out", "a.gif"),
             "writes the moment at which the player opens, and a.gif ends as gif does",
+        ),
+        (
+            ("--format", "html", "--out", "run.v2"),
+            "run.v2 ends in .v2, and a .html or .htm file is written: name one, such as --out run.html.",
         ),
         (("--format", "perfetto", "--out", "a.npz"), "a.npz ends as npz does: name a .json file"),
         (("--out", ""), "no format was given, and --out has no ending that names one"),
