@@ -62,7 +62,7 @@ class Kernel:
         try:
             return self._planned(problem, tiling, gpu, write_lse)
         except TilesError as refused:
-            what = hint(self.planner, problem, tiling, gpu, write_lse)
+            what = hint(lambda p, t: self._planned(p, t, gpu, write_lse), problem, tiling)
             raise LimitError(f"{refused}; {what}.") from None
 
     def _planned(self, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool) -> Plan:
@@ -90,9 +90,10 @@ class Kernel:
         plan = self.planner(problem, tiling, gpu, write_lse)
         for launch in plan.launches:
             if launch.grid > MAX_BLOCKS:
+                less = "fewer heads, a smaller batch or a larger Br" if self.tiled else "fewer heads or a smaller batch"
                 raise LimitError(
                     f"{launch.function} needs {launch.grid:,} blocks, and a grid has at most {MAX_BLOCKS:,}: "
-                    "use a smaller N, fewer heads or a smaller batch."
+                    f"use a smaller N, {less}."
                 )
         return plan
 

@@ -6,23 +6,24 @@ import math
 from collections.abc import Callable, Iterable
 from itertools import product
 
-from fmha.errors import LimitError
-from fmha.hardware import Gpu
+from fmha.errors import LimitError, TilesError
 from fmha.plan import Plan
 from fmha.problem import Problem, Tiling
 
 _SIDES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
 _DIMS = (256, 128, 64, 32, 16)
-Planner = Callable[[Problem, Tiling, Gpu, bool], Plan]
 
 
-def hint(planner: Planner, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse: bool = False) -> str:
-    """What to try in place of tiles that a planner refused, in a few words: "try Br=32, Bc=32"."""
+def hint(planned: Callable[[Problem, Tiling], Plan], problem: Problem, tiling: Tiling) -> str:
+    """What to try in place of tiles that were refused, in a few words: "try Br=32, Bc=32"; planned is asked."""
+    is_too_large = False  # whatever the tiles
 
     def fits(d: int, tiles: Tiling) -> bool:
+        nonlocal is_too_large
         try:
-            planner(problem.replace(d=d), tiles, gpu, write_lse)
-        except LimitError:
+            planned(problem.replace(d=d), tiles)
+        except LimitError as error:
+            is_too_large |= not isinstance(error, TilesError)
             return False
         return True
 
@@ -31,6 +32,8 @@ def hint(planner: Planner, problem: Problem, tiling: Tiling, gpu: Gpu, write_lse
         found = next((tiles for tiles in near if fits(d, tiles)), None)
         if found is not None:
             return f"try {'' if d == problem.d else f'd={d}, '}Br={found.Br}, Bc={found.Bc}"
+        if is_too_large:
+            return "try a smaller N, fewer heads or a smaller batch"
     return "try another GPU"
 
 

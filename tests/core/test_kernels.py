@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fmha import FmhaError, Problem, Tiling
 from fmha.errors import LimitError, ProblemError
 from fmha.hardware import GPUS
-from fmha.kernels import KERNELS, SOURCES, Kernel, included, kernel, previous
+from fmha.kernels import KERNELS, MAX_BLOCKS, SOURCES, Kernel, included, kernel, previous
 from fmha.memory import smem_bytes
 from fmha.traffic import closed_form
 from fmha.units import ceil_div
@@ -195,21 +195,35 @@ def test_device_memory_is_foreseen() -> None:
     d=st.integers(1, 256),
     card=st.sampled_from(sorted(GPUS)),
     write_lse=st.booleans(),
+    N=st.sampled_from([1, 512, 1 << 20]),  # at the last, small tiles make more blocks than a grid has
 )
+@example(Br=2, Bc=8, d=72, card="L4", write_lse=False, N=1 << 20)
+@example(Br=1, Bc=300, d=256, card="H200", write_lse=True, N=1 << 20)
 def test_what_a_refusal_tells_to_try_can_be_run(
-    chosen: Kernel, Br: int, Bc: int, d: int, card: str, write_lse: bool
+    chosen: Kernel, Br: int, Bc: int, d: int, card: str, write_lse: bool, N: int
 ) -> None:
     gpu, tiling = GPUS[card], Tiling(Br, Bc)
-    p = chosen.fitting(Problem(N=512, d=ceil_div(d, chosen.d_step) * chosen.d_step))
+    p = chosen.fitting(Problem(B=64, H=128, N=N, d=ceil_div(d, chosen.d_step) * chosen.d_step))
     refused = chosen.complaint(p, tiling, gpu)
     assert chosen.can(p, tiling, gpu) == (refused is None)
     if refused is None or "compute capability" in refused or "needs an NVIDIA GPU" in refused:
+        return
+    if "blocks, and a grid has at most" in refused:
+        assert ("or a larger Br." in refused) == chosen.tiled and p.B * p.H * N > MAX_BLOCKS
         return
     found = re.search(r"; try (?:d=(\d+), )?Br=(\d+), Bc=(\d+)\.$", refused)
     assert found, refused
     smaller, Br, Bc = (int(n) if n else None for n in found.groups())  # type: ignore[assignment]
     assert smaller is None or smaller < p.d
     chosen.plan(p.replace(d=smaller or p.d), Tiling(Br, Bc), gpu, write_lse=write_lse)
+
+
+def test_a_problem_that_no_tiles_make_small_enough() -> None:
+    p = Problem(B=1 << 16, H=1 << 16, N=1 << 20, d=64)
+    assert str(KERNELS["04"].complaint(p, Tiling(3, 3), GPUS["H200"])).endswith(
+        "; try a smaller N, fewer heads or a smaller batch."
+    )
+    assert "smaller batch or a larger Br." in str(KERNELS["04"].complaint(p, Tiling(4, 8), GPUS["H200"]))
 
 
 def test_the_nearest_tiles_are_told() -> None:
