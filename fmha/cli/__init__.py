@@ -43,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS:
         command.add_to(commands)
-    options = parser.parse_args(joined_negatives(arguments))
+    options, stray = parser.parse_known_args(joined_negatives(arguments))
+    if stray:  # said by the command, whose help has what there is
+        commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(stray)}")
     if options.command is None:
         parser.error(
             "no command was given: use "

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from fmha import FmhaError
-from fmha.cli.options import Parser, add_problem, add_tiles, describe, kernel_tiling, problem_from
+from fmha.cli.options import SHAPE, Parser, add_problem, add_tiles, describe, kernel_tiling, problem_from
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.kernels import KERNELS, Kernel, Plan, kernel
 from fmha.units import format_bytes
@@ -37,6 +37,12 @@ def run(options: argparse.Namespace) -> None:
     if options.gpu not in GPUS:
         raise FmhaError(f"gpu={options.gpu[:40]!r} is not known: use one of {', '.join(GPUS)}.")
     if options.kernel is None:
+        given = [f"--{n}" for n in (*SHAPE, "dtype", "scale", "causal", "Br", "Bc") if getattr(options, n) is not None]
+        if given:
+            raise FmhaError(
+                f"the list of kernels does not depend on {', '.join(given)}: add --kernel 02, or another, to see its "
+                "launches."
+            )
         if options.json:
             print(json.dumps([_facts(k) for k in KERNELS.values()], indent=2))
             return

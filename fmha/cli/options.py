@@ -152,8 +152,12 @@ def describe(problem: Problem, tiling: Tiling) -> list[str]:
     masks += [f"{name} {','.join(map(str, value))}" for name, value in lengths_of(p) if value is not None]
     return [
         f"problem   {shape}, {', '.join(masks) if masks else 'no mask'}",
-        f"tiles     Br={t.Br} Bc={t.Bc}: {t.Tr(p)} Q tiles x {t.Tc(p)} K/V tiles, for each head",
+        f"tiles     Br={t.Br} Bc={t.Bc}: {_tiles('Q', t.Tr(p))} x {_tiles('K/V', t.Tc(p))}, for each head",
     ]
+
+
+def _tiles(kind: str, count: int) -> str:
+    return f"{count:,} {kind} tile{'' if count == 1 else 's'}"
 
 
 def lengths_of(problem: Problem) -> tuple[tuple[str, tuple[int, ...] | None], ...]:

@@ -48,8 +48,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--kernel", default=_KERNEL, help=f"{', '.join(KERNELS)} or a name (default {_KERNEL})")
     parser.add_argument(
         "--source", metavar="FILE.cu",
-        help="a version of your own of the kernel's file, used instead, under its name; headers are looked for beside "
-        "it, then in cuda_src/",
+        help="a version of your own of the kernel's file, used instead; headers are looked for beside it, then in "
+        "cuda_src/",
     )  # fmt: skip
     add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")
@@ -72,11 +72,19 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trace, print, and refuse a kernel that is wrong."""
-    from fmha.trace import trace
-
+    """Trace, print, and refuse a kernel that is wrong. A source of one's own goes by its own name."""
     check_whole("timeout", options.timeout, 1, 86_400, FmhaError)
     chosen = kernel(options.kernel)
+    shown = Path(options.source or chosen.file).name
+    try:
+        _run(options, chosen, shown)
+    except FmhaError as error:
+        raise FmhaError(str(error).replace(chosen.file, shown)) from None
+
+
+def _run(options: argparse.Namespace, chosen: Kernel, shown: str) -> None:
+    from fmha.trace import trace
+
     problem = problem_from(options, N=256, dtype=chosen.dtypes[0])
     tiling = kernel_tiling(options, chosen, problem, GPUS[DEFAULT_GPU])
     text = _source(options.source)
@@ -91,14 +99,14 @@ def run(options: argparse.Namespace) -> None:
         )  # fmt: skip
     except BuildError as error:
         if error.output:
-            print(error.output.rstrip(), file=sys.stderr)
+            print(error.output.rstrip().replace(chosen.file, shown), file=sys.stderr)
         raise
     verdict = check(problem, *arrays, done.O, done.LSE)
     if options.json:
         json.dump(_answer(done, verdict), sys.stdout)
         print()
     else:
-        print("\n".join(_report(done, verdict, problem, tiling)))
+        print("\n".join(_report(done, verdict, problem, tiling)).replace(chosen.file, shown))
     if counted is not None:
         print("\n".join(["", *_against(done, counted)]))
     if done.findings:

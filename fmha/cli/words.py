@@ -15,6 +15,7 @@ _EPILOG = """examples:
   python -m fmha words               all of them, by subject
   python -m fmha words alpha         one word or symbol; m and M are two
   python -m fmha words bank conflict
+  python -m fmha words alpha SMEM    several
 """
 
 
@@ -31,10 +32,13 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the entry that is called so, else all entries that hold the words."""
+    """Print the entry that is called so, else all entries that hold the words, else those that are called as each."""
     wanted = " ".join(options.word)
     exact = lookup(wanted) if wanted else None
     found = {"": [exact]} if exact is not None else search(wanted)
+    each = [term for word in options.word if (term := lookup(word)) is not None]
+    if not found and len(each) == len(options.word):
+        found = {"": each}
     if not found:
         raise FmhaError(f"{wanted[:40]!r} is not in the glossary: try a shorter word, or no word for all of them.")
     lines: list[str] = []

@@ -79,7 +79,25 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "causal",
     ):
         assert words in out
+    assert "31,250 Q tiles x 31,250 K/V tiles" in out
     assert "nan" not in out and "inf" not in out and max(map(len, out.splitlines())) <= 110
+
+
+def test_one_tile_is_no_tiles(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("traffic --N 2 --Br 2 --Bc 1".split()) == 0
+    assert "1 Q tile x 2 K/V tiles, for" in capsys.readouterr().out
+
+
+def test_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """One word, words that stand together in an entry, and several words that do not."""
+    for asked, begin, count in (
+        ("alpha", "alpha", 1),
+        ("bank conflict", "bank conflict", 1),
+        ("alpha SMEM", "alpha", 2),
+    ):
+        assert main(["words", *asked.split()]) == 0
+        entries = capsys.readouterr().out.split("\n\n")
+        assert entries[0].startswith(begin) and len(entries) == count
 
 
 # --- simulate -------------------------------------------------------------------------------------------------------
@@ -133,7 +151,7 @@ def test_summary(capsys: pytest.CaptureFixture[str], order: str, more: str) -> N
 
 
 def test_npz_has_results_and_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "run.bin"  # written under exactly this name
+    target = tmp_path / "run"  # written under exactly this name
     assert main(f"simulate --N 20 --d 3 --Br 8 --Bc 4 --npz {target}".split()) == 0
     assert str(target) in capsys.readouterr().out
     made = load("random", Problem(N=20, d=3))
@@ -161,7 +179,10 @@ def test_npz_has_results_and_events(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("traffic --N 1.5", "'1.5' is not a whole number"),
         ("traffic --N", "--N: expected one argument"),
         ("traffic --N 8 --n 8", "unrecognized arguments: --n 8"),
-        ("traffic --N 8 stray", "unrecognized arguments: stray"),
+        ("traffic --N 8 stray", "traffic: unrecognized arguments: stray; see python -m fmha traffic --help"),
+        ("--stray", "python -m fmha: unrecognized arguments: --stray; see python -m fmha --help"),
+        ("kernels --N 64 --Br 8", "does not depend on --N, --Br: add --kernel 02"),
+        ("words alpha nonesuch", "'alpha nonesuch' is not in the glossary"),
         ("traffic --N 8 --Nq 9", "N=8 and Nq=9 were both given"),
         ("traffic --N 8 --B 0", "B=0"),
         ("traffic --N 8 --H 6 --Hk 4", "H=6 query heads cannot share Hk=4"),

@@ -46,7 +46,8 @@ def test_a_version_of_ones_own_is_traced_and_its_fault_named(
     assert main(["trace", "--N", "32", "--d", "8", "--Br", "8", "--Bc", "8", "--source", str(mine)]) == 2
     out, err = capsys.readouterr()
     assert "FAULT" in out and "no barrier in between" in out
-    assert err.count("\n") == 1 and "fault(s)" in err and "02_fmha101.cu:" in err
+    assert err.count("\n") == 1 and "fault(s)" in err and "mine.cu:" in err
+    assert "02 fmha101 (mine.cu)" in out and "02_fmha101.cu" not in out + err
 
 
 def test_refusals_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -55,7 +56,8 @@ def test_refusals_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: P
     line = next(n for n, t in enumerate(KERNELS["02"].source().splitlines(), 1) if "float score = 0.0f;" in t)
     assert main(["trace", "--N", "16", "--d", "4", "--Br", "8", "--Bc", "8", "--source", str(bad)]) == 2
     err = capsys.readouterr().err
-    assert f"02_fmha101.cu:{line}" in err.splitlines()[-1] and "does not compile for the CPU" in err.splitlines()[-1]
+    assert "02_fmha101.cu" not in err
+    assert f"bad.cu:{line}" in err.splitlines()[-1] and "does not compile for the CPU" in err.splitlines()[-1]
     assert main(["trace", "--source", str(tmp_path / "none.cu")]) == 2
     assert "cannot be read as text (No such file or directory): choose" in capsys.readouterr().err
     bad.write_bytes(b"\xff\xfe")

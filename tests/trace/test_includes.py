@@ -103,6 +103,6 @@ def test_the_command_finds_a_header_beside_the_source(
     assert main([*words, "my.cu"]) == 2
     out, err = capsys.readouterr()
     assert not out and err == (
-        f"python -m fmha trace: 02_fmha101.cu, line 2: the header your.cuh is not in {tmp_path / 'mine'} or {SOURCES}: "
+        f"python -m fmha trace: my.cu, line 2: the header your.cuh is not in {tmp_path / 'mine'} or {SOURCES}: "
         "put it there, or correct its name.\n"
     )
