@@ -2,14 +2,15 @@
 
     N = controls.slider("N", "Sequence length N", options=[128, 256, 512], default=128)
 
-The name is the URL parameter and the widget's key, and it is shared by all pages: a value set on one page is kept on
-the next. Call `notices()` once, after the last control; it says what was not taken as asked and writes the URL.
-Where no `help` is given, it is the glossary's entry for the name.
+The name is the URL parameter, and it is shared by all pages: a value set on one page is kept on the next. Call
+`notices()` once, after the last control; it says what was not taken as asked and writes the URL. Where no `help` is
+given, it is the glossary's entry for the name.
 
-Three things keep a value from being lost. The truth is the session's book of wishes, not the widget, whose state
-Streamlit drops on a page change. A widget is set from the book only when it appears or has to differ; while it
-stays on screen it is only read, so a key pressed during a slow run is never undone. And a broken-off run leaves
-book and widget in agreement at every point.
+Four things keep a value from being lost. The truth is the session's book of wishes, not the widget, whose state
+Streamlit drops on a page change. A widget is made with its value and from then on only read: a control that has to
+show another value is another widget, with a key of its own (`Book.widget` says why). So a key pressed during a slow
+run is never undone, and what a slow browser reports of a widget that is gone is understood. A broken-off run leaves
+book and widget in agreement at every point. And a control that was moved makes the whole page run.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def slider(
             label,
             numbers,
             default,
-            lambda: st.select_slider(label, numbers.options, format_func=readable, key=name, help=help),
+            lambda is_at, **how: st.select_slider(
+                label, numbers.options, value=is_at, format_func=readable, help=help, **how
+            ),
             format,
         )
     if lo is None or hi is None:
@@ -80,7 +83,7 @@ def slider(
         label,
         span,
         default,
-        lambda: st.slider(label, span.lo, span.hi, step=span.step, key=name, help=help),
+        lambda is_at, **how: st.slider(label, span.lo, span.hi, value=is_at, step=span.step, help=help, **how),
         format,
     )
 
@@ -102,7 +105,7 @@ def number(
         label,
         span,
         default,
-        lambda: st.number_input(label, span.lo, span.hi, value=None, step=span.step, key=name, help=help),
+        lambda is_at, **how: st.number_input(label, span.lo, span.hi, value=is_at, step=span.step, help=help, **how),
     )
 
 
@@ -119,12 +122,11 @@ def choice(
     labels = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
     kind = Choice(tuple(labels), aliases or {}, labels.__getitem__)
 
-    def draw() -> Any:
-        said = help or _meaning(name, label)
-        shown: dict[str, Any] = {"format_func": labels.__getitem__, "key": name, "help": said}
+    def draw(is_at: Any, **how: Any) -> Any:
+        how |= {"format_func": labels.__getitem__, "help": help or _meaning(name, label)}
         if len(labels) <= _BUTTONS:
-            return st.segmented_control(label, list(labels), required=True, wrap=True, **shown)
-        return st.selectbox(label, list(labels), **shown)
+            return st.segmented_control(label, list(labels), default=is_at, required=True, wrap=True, **how)
+        return st.selectbox(label, list(labels), index=list(labels).index(is_at), **how)
 
     return str(_control(name, label, kind, default, draw, lambda value: labels[str(value)]))
 
@@ -132,7 +134,7 @@ def choice(
 def toggle(name: str, label: str, *, default: bool = False, help: str | None = None) -> bool:
     """On or off; 1 or 0 in the URL."""
     help = help or _meaning(name, label)
-    return bool(_control(name, label, Flag(), default, lambda: st.toggle(label, key=name, help=help)))
+    return bool(_control(name, label, Flag(), default, lambda is_at, **how: st.toggle(label, is_at, help=help, **how)))
 
 
 def text(
@@ -153,7 +155,7 @@ def text(
             label,
             kind,
             default,
-            lambda: st.text_input(label, max_chars=longest, key=name, help=help),
+            lambda is_at, **how: st.text_input(label, is_at, max_chars=longest, help=help, **how),
         )
     )
 
@@ -179,13 +181,24 @@ def assign(**values: Value) -> None:
     Call it in a callback, or before the controls are drawn; a control that is already drawn shows it on the next run.
     """
     book = _book()
+    book.listen(st.session_state.get)  # what was moved before counts before
     for name, value in values.items():
         book.give(name, _plain(value))
 
 
 def forget(*names: str) -> None:
     """Put controls back to their defaults, as if nobody had moved them. Call it where `assign` may be called."""
-    _book().forget(names)
+    book = _book()
+    book.listen(st.session_state.get)
+    book.forget(names)
+
+
+def shown(name: str) -> Value | None:
+    """What the widget of the control `name` shows at the moment; None where it has none on this page so far."""
+    book = _book()
+    book.listen(st.session_state.get, name)
+    entry = book.drawn.get(name)
+    return None if entry is None or entry.key is None else entry.told[entry.key]
 
 
 def notices() -> None:
@@ -208,18 +221,15 @@ def update_url() -> None:
         st.query_params.from_dict(wanted)  # one message for all; it leaves Streamlit's embed parameters alone
 
 
-def catch_up() -> None:
-    """At the start of a fragment: run the whole page if one of its controls was moved without the page noticing.
+def whole_page() -> None:
+    """In a callback: run the whole page, also where the browser asks for one of its fragments alone.
 
     What changes within one frame the browser tells in one message, and if a fragment is part of it, the message asks
-    for a run of that fragment alone: the control outside it would show a value that nothing on the page follows.
+    for a run of that fragment alone: a control outside it would show a value that nothing on the page follows.
     """
     ctx = get_script_run_ctx(suppress_warning=True)
-    if ctx is None or not ctx.fragment_ids_this_run:
-        return
-    for name, entry in _book().drawn.items():
-        if entry.current and st.session_state.get(name, entry.value) not in (entry.value, None):
-            st.rerun()
+    if ctx is not None and ctx.fragment_ids_this_run:
+        st.rerun()
 
 
 def _meaning(name: str, label: str) -> str | None:
@@ -247,7 +257,10 @@ def _book() -> Book:
     """
     book = book_in(st.session_state)
     ctx = get_script_run_ctx(suppress_warning=True)
-    turned = book.turn_to(ctx.page_script_hash if ctx is not None else "")
+    page = ctx.page_script_hash if ctx is not None else ""
+    if page != book.page:
+        book.listen(st.session_state.get)  # moved just before the page was left
+    turned = book.turn_to(page)
     if ctx is not None and ctx.is_history_navigation:
         # On the same page, Streamlit does not refresh st.query_params when the browser goes back.
         book.read_url(parse_qs(ctx.query_string, keep_blank_values=True))
@@ -261,32 +274,26 @@ def _control(
     label: str,
     kind: Kind,
     default: Value,
-    draw: Callable[[], Any],
+    draw: Callable[..., Any],
     format: Callable[[Any], str] = show,
 ) -> Any:
     """Draw one control and return its value. See the head of this file for why it goes in this order."""
-    book, state = _book(), st.session_state
+    book = _book()
+    book.listen(st.session_state.get, name)
     before = book.drawn.get(name)
-    current = state.get(name) if before is not None and before.current else None
-    if before is not None and current is not None and current != before.value:
-        book.wish(name, current)  # the user moved it since it was last drawn
     fit = book.fit(name, kind, _plain(default))
     if name not in book.wishes and fit.problem and not (before and (before.value == default or before.problem)):
         fit = fit._replace(problem=None)  # nobody asked for the default and nobody has seen it here
     if kind.choices == 1:
         book.draw(name, kind, fit)
         _fixed(label, format(fit.value))
-        state.pop(name, None)  # if it becomes a widget again, it starts from the book
         return fit.value
-    if current is None or current != fit.value or before is None or before.kind != kind:
-        state[name] = fit.value
-    book.draw(name, kind, fit)
-    value = draw()
-    if value is None:  # an emptied number field: what was there last goes on
-        return fit.value
-    if value != fit.value:  # cannot happen while the widget is set from the book, but a wrong picture is worse
+    key = book.widget(name, kind, fit.value)
+    book.draw(name, kind, fit, key)
+    value = draw(fit.value, key=key, on_change=whole_page)
+    if value != fit.value:  # a browser that comes back from a lost connection has a widget that this session never made
         book.wish(name, value)
-        book.draw(name, kind, book.fit(name, kind, _plain(default)))
+        book.draw(name, kind, book.fit(name, kind, _plain(default)), key)
     return value
 
 
@@ -298,15 +305,16 @@ def _fixed(label: str, shown: str) -> None:
 __all__ = [
     "CAUSAL",
     "assign",
-    "catch_up",
     "causal",
     "choice",
     "forget",
     "hidden",
     "notices",
     "number",
+    "shown",
     "slider",
     "text",
     "toggle",
     "update_url",
+    "whole_page",
 ]

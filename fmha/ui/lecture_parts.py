@@ -59,6 +59,7 @@ def moved() -> None:
     now.told = told
     go_to(step, bool(at.get("revealed")))
     controls.assign(present=int(bool(at.get("present"))))
+    controls.whole_page()
 
 
 def go_to(step: int, revealed: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fmha.gpu.diagnosis import Diagnosis
-from fmha.ui import cards, controls, live, sentences
+from fmha.ui import cards, live, sentences
 from fmha.ui.kernel_settings import Target, said_settings
 from fmha.ui.page import configuration, plain
 
@@ -48,7 +48,6 @@ def live_box(asked: live.Asked, machine: Diagnosis | None, target: Target, wrong
 
 def _progress(asked: live.Asked) -> None:
     """Look after what is under way; when it has ended the page is drawn again with the result."""
-    controls.catch_up()
     desk = live.desk_in(st.session_state)
     ticket = desk.ticket
     if ticket is None or desk.asked is None:

@@ -7,7 +7,7 @@ again when N grows, and a value too large for one page is still there on the nex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ LECTURE = "set_"  # ... begin the names of a lecture's own controls
 PER_PAGE = frozenset({"step"})  # the same word for different things: kept page by page
 IGNORED_PREFIXES = ("embed", "_", "utm_")  # Streamlit's own, and what other sites add to links
 _MOST_UNKNOWN = 3  # unknown names that are spelled out in one notice
+_OLDER = 3  # widgets of a control, before the one drawn last, that may still be on a slow browser's screen
 
 
 @dataclass
@@ -41,7 +42,8 @@ class Entry:
     kind: Kind
     value: Value
     problem: str | None
-    current: bool = True  # False: it was given another wish since, so its widget has to be set anew
+    key: str | None = None  # of its widget; None: it has none
+    told: dict[str, Value] = field(default_factory=dict)  # what its widgets show, the newest last, as far as is known
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Book:
     carried: dict[str, tuple[str, ...]] = field(default_factory=dict)  # ... as written by the page before
     left: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)  # ... by page, when it was left
     apart: dict[str, dict[str, Wish]] = field(default_factory=dict)  # wishes for `PER_PAGE`, by page that was left
+    widgets: dict[tuple[str | None, str], int] = field(default_factory=dict)  # so far, by page and control
 
     def turn_to(self, page: str) -> bool:
         """Open the book at `page`; True if it was another one before. Then nothing counts as drawn yet."""
@@ -85,10 +88,45 @@ class Book:
         """The value of `name` for a control of this kind, and the sentence if it is not the one asked for."""
         return kind.fit(name, self.wishes.get(name, default), default)
 
-    def draw(self, name: str, kind: Kind, fit: Fit) -> None:
-        """Note that the control `name` shows this value on the page at hand."""
-        self.drawn[name] = Entry(kind, fit.value, fit.problem)
+    def widget(self, name: str, kind: Kind, value: Value) -> str:
+        """The key of the widget for the control `name`: the one on the page if it shows this value, else a new one.
+
+        A widget that is on somebody's screen is never set. The order to do so may be lost, where the next run follows
+        before a slow browser has drawn it; and until it has arrived, what the browser reports looks like a move back.
+        A new widget begins with its value, whichever run's message the browser draws it from.
+        """
+        entry = self.drawn.get(name)
+        if entry is not None and entry.key is not None and entry.kind == kind and entry.told[entry.key] == value:
+            return entry.key
+        number = self.widgets.get((self.page, name), 0)
+        self.widgets[self.page, name] = number + 1
+        return f"{name}-{number}" if number else name
+
+    def draw(self, name: str, kind: Kind, fit: Fit, key: str | None = None) -> None:
+        """Note that the control `name` shows this value on the page at hand. key: of its widget, if it has one."""
+        before = self.drawn.get(name)
+        told = dict(before.told) if before is not None else {}
+        if key is not None:
+            told.pop(key, None)
+            told = dict([*told.items(), (key, fit.value)][-1 - _OLDER :])
+        self.drawn[name] = Entry(kind, fit.value, fit.problem, key, told)
         self.recent.add(name)
+
+    def listen(self, reported: Callable[[str], Any], *names: str) -> None:
+        """Take over what the user has moved.
+
+        reported: the value that the browser reports for a widget's key, None if none. names: of controls; none: all
+        that are on the page. A widget that a newer one has taken the place of counts, too: the browser may not have
+        drawn the newer one when it was moved.
+        """
+        for name in names or self.drawn:
+            if (entry := self.drawn.get(name)) is None:
+                continue
+            for key, told in entry.told.items():
+                now = reported(key)
+                if now is not None and now != told:
+                    entry.told[key] = now
+                    self.wish(name, now)
 
     def settle(self) -> None:
         """The page's controls have been drawn: forget those that it no longer has."""
@@ -103,8 +141,6 @@ class Book:
     def give(self, name: str, wish: Wish) -> None:
         """`name` gets a value from elsewhere than its own widget: from a link, or from a button."""
         self.wishes[name] = wish
-        if name in self.drawn:
-            self.drawn[name].current = False
 
     def url(self) -> dict[str, str]:
         """The link's parameters for the page at hand: every setting on it that was ever touched."""
@@ -119,8 +155,7 @@ class Book:
     def forget(self, names: Iterable[str]) -> None:
         """Nobody asked for these any more: their controls show their defaults."""
         for name in names:
-            if self.wishes.pop(name, None) is not None and name in self.drawn:
-                self.drawn[name].current = False
+            self.wishes.pop(name, None)
 
     def note_unknown(self) -> None:
         """Look for names in the URL that nothing reads. They are told until the page is left."""

@@ -37,7 +37,7 @@ def picked(table: Table, zoom: int, span: int) -> None:
 
 def _keep(name: str, most: int | float, step: int | float) -> None:
     """A place that was chosen in another close-up becomes the nearest that this one has, without a word."""
-    now = st.session_state.get(name)
+    now = controls.shown(name)
     if name in st.query_params and isinstance(now, int | float):
         near = min(max(0, round(now / step)) * step, most)
         if near != now:

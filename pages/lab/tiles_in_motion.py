@@ -247,7 +247,6 @@ def focus(run: Run, at: dict[str, Any], schedule: str, sms: int) -> tuple[int, T
 def show(chosen: Chosen) -> None:
     """Player and what follows it. A fragment: choosing a moment redraws only this."""
     arguments, race, l2_kib, rows, recorded = chosen
-    controls.catch_up()
     at = moment()
     with explained_errors():
         now, said = played(*arguments, recorded)

@@ -8,6 +8,10 @@ from textwrap import dedent
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fmha.ui.parameters import Range
+from fmha.ui.settings import Book
+from tests.app.controls_support import control
+
 HEAD = "import streamlit as st\nfrom fmha.ui import controls\n"
 PAGE = HEAD + dedent(
     """
@@ -85,7 +89,7 @@ def test_unknown_names_are_told_once_and_dropped() -> None:
     at = run(nonsense="1", mask="<b>x</b>", N="64", utm_source="mail")
     assert len(at.warning) == 1 and "`nonsense`, `mask`" in at.warning[0].value
     assert at.query_params == {"N": "64"}
-    at.slider(key="N").set_value(65).run()
+    control(at, "N").set_value(65).run()
     assert seen(at).startswith("65 ")
 
 
@@ -96,9 +100,9 @@ def test_names_of_other_pages_are_no_news() -> None:
 def test_a_moved_slider_wins_and_is_written() -> None:
     at = run()
     for value in (129, 130, 200):
-        at.slider(key="N").set_value(value).run()
+        control(at, "N").set_value(value).run()
         assert seen(at).startswith(f"{value} ") and at.query_params["N"] == str(value)
-    at.slider(key="N").set_value(128).run()
+    control(at, "N").set_value(128).run()
     assert at.query_params["N"] == "128", "a touched setting stays in the link at its default too"
     assert not at.warning
 
@@ -106,19 +110,19 @@ def test_a_moved_slider_wins_and_is_written() -> None:
 def test_a_notice_goes_when_its_control_is_moved() -> None:
     at = run(N="abc", d="999")
     assert len(at.warning[0].value.splitlines()) == 2
-    at.slider(key="N").set_value(100).run()
+    control(at, "N").set_value(100).run()
     assert "**N**" not in at.warning[0].value and "**d**" in at.warning[0].value
-    at.select_slider(key="d").set_value(16).run()
+    control(at, "d").set_value(16).run()
     assert not at.warning
 
 
 def test_a_dependent_value_is_clamped_told_and_comes_back() -> None:
     at = run(Br="64")
-    at.slider(key="N").set_value(8).run()
+    control(at, "N").set_value(8).run()
     assert seen(at).startswith("8 8 ")
-    assert at.slider(key="Br").max == 8, "the range on screen is the range computed with"
+    assert control(at, "Br").max == 8, "the range on screen is the range computed with"
     assert "**Br** = `64`" in at.warning[0].value and at.query_params["Br"] == "8"
-    at.slider(key="N").set_value(256).run()
+    control(at, "N").set_value(256).run()
     assert seen(at).startswith("256 64 ") and not at.warning
 
 
@@ -126,11 +130,11 @@ def test_an_untouched_default_is_clamped_in_silence_by_a_link_and_told_when_it_i
     at = run(N="8")
     assert seen(at).startswith("8 8 ") and not at.warning and at.query_params == {"N": "8"}
     at = run()
-    at.slider(key="N").set_value(8).run()
+    control(at, "N").set_value(8).run()
     assert "**Br** = `32`" in at.warning[0].value
-    at.toggle(key="race").set_value(True).run()
+    control(at, "race").set_value(True).run()
     assert "**Br** = `32`" in at.warning[0].value, "told as long as it holds"
-    at.slider(key="N").set_value(64).run()
+    control(at, "N").set_value(64).run()
     assert seen(at).startswith("64 32 ") and not at.warning
 
 
@@ -139,8 +143,8 @@ def test_a_single_choice_is_a_fixed_value() -> None:
     assert seen(at).startswith("1 1 ")
     assert [s.key for s in at.slider] == ["N"], "Br has one possible value and is no slider"
     assert any("Rows" in m.value and "**1**" in m.value for m in at.markdown)
-    at.slider(key="N").set_value(40).run()
-    assert seen(at).startswith("40 32 ") and at.slider(key="Br").value == 32
+    control(at, "N").set_value(40).run()
+    assert seen(at).startswith("40 32 ") and control(at, "Br").value == 32
 
 
 @pytest.mark.parametrize(
@@ -172,10 +176,10 @@ def test_number_and_text_fields() -> None:
     )
     at = run(script, seed="12", input="x y")
     assert seen(at) == "12 'x y'"
-    at.number_input(key="seed").set_value(13).run()
-    at.text_input(key="input").set_value("<b>").run()
+    control(at, "seed").set_value(13).run()
+    control(at, "input").set_value("<b>").run()
     assert seen(at) == "13 'a b'" and "small letters" in at.warning[0].value
-    at.number_input(key="seed").set_value(None).run()
+    control(at, "seed").set_value(None).run()
     assert seen(at).startswith("13 "), "an emptied field keeps what was there"
 
 
@@ -184,7 +188,7 @@ def test_assign_sets_controls_from_a_button() -> None:
     at = run(script, N="20")
     at.button(key="go").click().run()
     assert seen(at) == "300 32 32 fp32 top-left False 5"
-    assert at.slider(key="N").value == 300 and at.query_params["N"] == "300"
+    assert control(at, "N").value == 300 and at.query_params["N"] == "300"
 
 
 def test_a_control_that_leaves_the_page_leaves_the_link() -> None:
@@ -197,10 +201,10 @@ def test_a_control_that_leaves_the_page_leaves_the_link() -> None:
     )
     at = run(script, race="1", row="99")
     assert at.query_params == {"race": "1", "row": "9"} and len(at.warning) == 1
-    at.toggle(key="race").set_value(False).run()
+    control(at, "race").set_value(False).run()
     assert at.query_params == {"race": "0"} and not at.warning
-    at.toggle(key="race").set_value(True).run()
-    assert at.slider(key="row").value == 9
+    control(at, "race").set_value(True).run()
+    assert control(at, "row").value == 9
 
 
 @pytest.fixture
@@ -217,21 +221,21 @@ def two_pages(tmp_path: Path) -> AppTest:
 
 def test_values_are_kept_over_pages_with_other_ranges(two_pages: AppTest) -> None:
     at = two_pages.run()
-    at.slider(key="N").set_value(300).run()
-    at.select_slider(key="d").set_value(64).run()
-    at.toggle(key="race").set_value(True).run()
+    control(at, "N").set_value(300).run()
+    control(at, "d").set_value(64).run()
+    control(at, "race").set_value(True).run()
     at.switch_page("sub/two.py").run()
     assert seen(at) == "100 32 64 fp32 None True 0"
     assert "**N** = `300`" in at.warning[0].value and at.query_params["N"] == "100"
-    at.select_slider(key="d").set_value(128).run()
+    control(at, "d").set_value(128).run()
     at.switch_page("sub/one.py").run()
     assert seen(at).startswith("300 32 64 ")
     assert at.query_params["N"] == "300" and at.query_params["race"] == "1"
     at.switch_page("sub/two.py").run()
     assert seen(at).startswith("100 32 128 "), "what was set on this page is still there"
-    at.slider(key="N").set_value(80).run()
+    control(at, "N").set_value(80).run()
     at.switch_page("sub/one.py").run()
-    assert seen(at).startswith("80 ") and at.slider(key="N").value == 80
+    assert seen(at).startswith("80 ") and control(at, "N").value == 80
 
 
 def test_untouched_settings_take_each_page_its_default(two_pages: AppTest) -> None:
@@ -239,3 +243,81 @@ def test_untouched_settings_take_each_page_its_default(two_pages: AppTest) -> No
     assert seen(at).startswith("128 ")
     at.switch_page("sub/two.py").run()
     assert seen(at).startswith("50 ") and not at.warning and not at.query_params
+
+
+ALL_KINDS = HEAD + dedent(
+    """
+    controls.slider("N", "Length", lo=1, hi=512, default=128)
+    controls.slider("d", "Head dim", options=[16, 32, 64], default=32)
+    controls.choice("dtype", "Type", ["fp32", "fp16"], default="fp32")
+    controls.choice("gpu", "GPU", list("abcdefgh"), default="a")
+    controls.toggle("race", "Race")
+    controls.number("seed", "Seed", lo=0, hi=999, default=7)
+    controls.text("input", "Words")
+    values = {"N": 300, "d": 64, "dtype": "fp32", "gpu": "b", "race": False, "seed": 3, "input": "z"}
+    st.button("go", key="go", on_click=controls.assign, kwargs=values)
+    controls.notices()
+    """
+)
+LINK = {"N": "200", "d": "16", "dtype": "fp16", "gpu": "h", "race": "1", "seed": "12", "input": "x y"}
+
+
+def drawn(at: AppTest) -> dict[str, object]:
+    """What a browser shows that draws each control from this run's message alone."""
+    found = {}
+    for name in LINK:
+        proto = control(at, name).proto
+        assert not proto.set_value, "an order to set a widget may be lost on its way"
+        default = proto.default[0] if name in ("N", "d", "dtype") else proto.default
+        if name in ("d", "dtype", "gpu"):
+            options = proto.options
+            default = getattr(options[int(default)], "content", options[int(default)])
+        found[name] = default
+    return found
+
+
+def test_whichever_run_a_browser_draws_a_control_from_it_shows_its_value() -> None:
+    """A browser whose code for a kind of control comes late never sees the first runs' messages."""
+    at = run(ALL_KINDS, **LINK)
+    first = {"N": 200, "d": "16", "dtype": "fp16", "gpu": "h", "race": True, "seed": 12, "input": "x y"}
+    assert drawn(at) == first and drawn(at.run()) == first
+    control(at, "N").set_value(201).run()
+    assert drawn(at) == first | {"N": 201}
+    at.button(key="go").click().run()
+    then = {"N": 300, "d": "64", "dtype": "fp32", "gpu": "b", "race": False, "seed": 3, "input": "z"}
+    assert drawn(at) == then and drawn(at.run()) == then
+
+
+KIND = Range(1, 512)
+
+
+def draw_in(book: Book) -> str:
+    """Draw N, and return the key of its widget."""
+    fit = book.fit("N", KIND, 128)
+    key = book.widget("N", KIND, fit.value)
+    book.draw("N", KIND, fit, key)
+    return key
+
+
+def test_what_a_slow_browser_reports_of_a_widget_that_is_gone_is_no_move_unless_it_was_moved() -> None:
+    book = Book(page="page")
+    old = draw_in(book)
+    book.give("N", 300)
+    new = draw_in(book)
+    assert new != old, "a widget on somebody's screen is never set"
+    book.listen({old: 128}.get)
+    assert draw_in(book) == new and book.fit("N", KIND, 128).value == 300, "the browser has not heard of it yet"
+    book.listen({old: 129}.get)
+    assert book.fit("N", KIND, 128).value == 129, "moved before the new one was on the screen"
+    newest = draw_in(book)
+    assert newest not in (old, new) and book.drawn["N"].value == 129
+    for _ in range(2):
+        book.listen({old: 129, new: 300, newest: 130}.get)
+        assert draw_in(book) == newest and book.fit("N", KIND, 128).value == 130, "a widget that is moved stays"
+
+
+def test_a_move_just_before_the_page_is_left_is_kept(two_pages: AppTest) -> None:
+    at = two_pages.run()
+    control(at, "d").set_value(64)
+    at.switch_page("sub/two.py").run()
+    assert seen(at).split()[2] == "64"

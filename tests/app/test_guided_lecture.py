@@ -13,6 +13,7 @@ from fmha.lecture.library import FIRST, decks, load
 from fmha.lecture.pictures import PICTURES
 from fmha.picture.book import parts
 from fmha.picture.parts import Chart, Note
+from tests.app.controls_support import control
 from tests.ladder_support import ladder_recording
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -78,7 +79,7 @@ def test_live_controls_stand_where_the_deck_says_on_every_arrival() -> None:
     step.set_value("3").run()
     step = next(s for s in at.selectbox if s.label == "Step")
     step.set_value(str(number)).run()
-    slider = next(s for s in at.select_slider if s.key == "set_Br")
+    slider = control(at, "set_Br")
     assert slider.value == STEPS[number - 1].settings["Br"]
     assert "set_Br" not in at.query_params
 

@@ -22,6 +22,7 @@ from fmha.ui import traced
 from fmha.ui.trace_source import rows, struck
 from fmha.ui.trace_words import compact, line_table
 from fmha.units import format_bytes, format_count
+from tests.app.controls_support import control
 from tests.tools import need
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "pages" / "lab" / "inside_the_kernel.py"
@@ -97,7 +98,7 @@ def test_the_numbers_are_those_of_the_trace() -> None:
 def test_another_line_by_the_list_and_by_a_link() -> None:
     line = line_of("Kj[e] = K[")
     at = opened()
-    at.selectbox(key="line").set_value(str(line)).run()
+    control(at, "line").set_value(str(line)).run()
     there = line_table(by_line(run())[line].counts)
     assert there in said(checked(at)) and "reads `K`" in there and "writes `Kj`" in there
     assert at.query_params["line"] == [str(line)] or at.query_params["line"] == str(line)
@@ -121,21 +122,21 @@ def test_stepping_from_request_to_request_and_over_borders() -> None:
     at = opened()
     line = line_of("score += Qi[")
     assert f"**Line {line} reads `Kj`.** 32 lanes, **32 wavefronts** where 1 would do" in said(at)
-    assert at.select_slider(key="req").value == 1 and "only 1 of 32 banks is asked" in said(at)
+    assert control(at, "req").value == 1 and "only 1 of 32 banks is asked" in said(at)
     at.button(key="goreq-1").click().run()
     assert f"Line {line} reads `Qi`" in said(checked(at)) and "a broadcast" in said(at)
     at.button(key="goreq-1").click().run()
-    assert at.select_slider(key="phase").value == 1 and f"Line {line_of('Vj[e] = V[')} writes `Vj`" in said(checked(at))
+    assert control(at, "phase").value == 1 and f"Line {line_of('Vj[e] = V[')} writes `Vj`" in said(checked(at))
     for _ in range(3):
         at.button(key="gophase1").click().run()
     assert f"Line {line_of('row_m = fmaxf')} reads `Sij`" not in said(checked(at))
     assert "31 lanes sit out" in said(at)
-    while at.select_slider(key="visit").value == 0:
+    while control(at, "visit").value == 0:
         at.button(key="gophase1").click().run()
-    assert (at.select_slider(key="visit").value, at.select_slider(key="phase").value) == (1, 0)
+    assert (control(at, "visit").value, control(at, "phase").value) == (1, 0)
     at.button(key="gophase-1").click().run()
-    last = at.select_slider(key="phase")
-    assert (at.select_slider(key="visit").value, last.value) == (0, len(last.options) - 1)
+    last = control(at, "phase")
+    assert (control(at, "visit").value, last.value) == (0, len(last.options) - 1)
     assert f"Line {line_of('pv += Sij[')}" in said(checked(at))
     assert not at.warning
 
@@ -143,10 +144,10 @@ def test_stepping_from_request_to_request_and_over_borders() -> None:
 def test_the_same_phase_in_another_visit_and_a_link_to_it() -> None:
     at = opened(visit="1", phase="1", qtile="1", warp="3", req="5")
     assert "Line 67" in said(at) and "block 1" in said(at)
-    assert at.select_slider(key="req").value == 5
-    at.select_slider(key="visit").set_value(at.select_slider(key="visit").options[0]).run()
-    assert at.select_slider(key="phase").value == 2, "S = QK^T, behind the loading of Q"
-    at.select_slider(key="N").set_value(16).run()
+    assert control(at, "req").value == 5
+    control(at, "visit").set_value(control(at, "visit").options[0]).run()
+    assert control(at, "phase").value == 2, "S = QK^T, behind the loading of Q"
+    control(at, "N").set_value(16).run()
     assert not checked(at).warning and "block 0" in said(at), "tiles that are gone are left without a word"
 
 
@@ -155,12 +156,12 @@ def test_a_visit_is_gone_through_phase_by_phase_from_its_first_to_its_last() -> 
     at = opened(N="100", visit="0", phase="6", req="60")
 
     def place() -> tuple[object, ...]:
-        return tuple(at.select_slider(key=key).value for key in ("visit", "phase", "req"))
+        return tuple(control(at, name).value for name in ("visit", "phase", "req"))
 
     assert f"Line {line_of('pv += Sij[')}" in said(at)
     at.button(key="gophase1").click().run()
     assert place() == (1, 0, 0)
-    requests = at.select_slider(key="req")
+    requests = control(at, "req")
     requests.set_value(requests.options[-1]).run()
     at.button(key="goreq1").click().run()
     assert place() == (1, 1, 0)
@@ -268,11 +269,11 @@ def test_what_is_too_large_is_said_and_the_page_goes_on(url: dict[str, str], why
 
 def test_kernel_01_has_its_functions_and_a_choice_of_02_is_left_without_a_word() -> None:
     at = opened(line=str(line_of("score += Qi[")), take=change("a row of Sij was filled").key)
-    at.selectbox(key="kernel").set_value("01").run()
+    control(at, "kernel").set_value("01").run()
     assert not checked(at).warning and len(at.success) == 1
     assert "01_naive.cu, line by line" in said(at)
-    at.segmented_control(key="part").set_value("naive_output").run()
-    assert "`O = PV`" in said(checked(at)) or "O = PV" in str(at.select_slider(key="phase").options)
+    control(at, "part").set_value("naive_output").run()
+    assert "`O = PV`" in said(checked(at)) or "O = PV" in str(control(at, "phase").options)
     assert not at.warning
 
 

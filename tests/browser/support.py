@@ -137,6 +137,14 @@ class Visit:
             self.page.keyboard.press("Escape")
         raise AssertionError(f"no page {title!r} in the menu")
 
+    def control(self, name: str) -> Locator:
+        """The box of the control `name`, whichever widget it is: one that has taken another's place has a number."""
+        return self.page.locator(f'.st-key-{name}, [class*="st-key-{name}-"]').first
+
+    def slider(self, name: str) -> Locator:
+        """The handle of the slider for the setting `name`."""
+        return self.control(name).locator("input[type=range]").first
+
     def menu(self) -> list[str]:
         """The titles in the menu, section after section."""
         titles: list[str] = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Locator
+import re
+from urllib.parse import parse_qsl, urlencode
+
+from playwright.sync_api import Browser, Route
 
 from tests.browser.conftest import Opener
 from tests.browser.support import Visit
@@ -10,14 +13,9 @@ from tests.browser.support import Visit
 OTHERS = ["HBM traffic", "Kernel lab", "Attention", "The memory wall", "Online softmax", "Worked example"]
 
 
-def slider(visit: Visit, name: str) -> Locator:
-    """The handle of the slider for the setting `name`."""
-    return visit.page.locator(f".st-key-{name} input[type=range]").first
-
-
 def value(visit: Visit, name: str) -> str:
     """What the slider says its value is."""
-    handle = slider(visit, name)
+    handle = visit.slider(name)
     return str(handle.evaluate("h => h.getAttribute('aria-valuetext') ?? h.value"))
 
 
@@ -33,13 +31,14 @@ def shown(visit: Visit) -> dict[str, str]:
 
 
 def names(visit: Visit) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in visit.query().split("&") if part)
+    """What the address bar says."""
+    return dict(parse_qsl(visit.query()))
 
 
 def test_eight_fast_keys_all_count(visitor: Opener) -> None:
     """Eight presses, faster than the page can follow: none is lost or undone, and the URL says the last value."""
     visit = visitor("/tiles-in-motion").settled("Tiles in motion")
-    handle = slider(visit, "N")
+    handle = visit.slider("N")
     handle.focus()
     visit.page.keyboard.press("Home")
     visit.page.wait_for_function("location.search.includes('N=')")
@@ -70,7 +69,7 @@ def test_values_outlive_every_page_change(visitor: Opener) -> None:
 
 def test_a_key_just_before_a_page_change_is_kept(visitor: Opener) -> None:
     visit = visitor("/tiles-in-motion").settled("Tiles in motion")
-    handle = slider(visit, "N")
+    handle = visit.slider("N")
     handle.focus()
     visit.page.keyboard.press("ArrowLeft")
     visit.settled()
@@ -87,7 +86,7 @@ def test_a_key_just_before_a_page_change_is_kept(visitor: Opener) -> None:
 def test_a_copied_link_opens_the_same_view(visitor: Opener) -> None:
     visit = visitor("/tiles-in-motion").settled("Tiles in motion")
     for label, key in (("N", "ArrowLeft"), ("Br", "ArrowRight")):
-        slider(visit, label).focus()
+        visit.slider(label).focus()
         visit.page.keyboard.press(key)
         visit.page.wait_for_timeout(150)
         visit.settled()
@@ -101,7 +100,7 @@ def test_a_copied_link_opens_the_same_view(visitor: Opener) -> None:
 
 def test_back_undoes_a_change(visitor: Opener) -> None:
     visit = visitor("/tiles-in-motion?N=64").settled("Tiles in motion")
-    slider(visit, "N").focus()
+    visit.slider("N").focus()
     visit.page.keyboard.press("ArrowRight")
     visit.page.wait_for_function("!/N=64(&|$)/.test(location.search)")
     visit.settled()
@@ -112,3 +111,35 @@ def test_back_undoes_a_change(visitor: Opener) -> None:
     assert value(visit, "N").startswith("64")
     assert names(visit)["N"] == "64"
     visit.check()
+
+
+def test_controls_whose_code_comes_late_show_what_the_link_says(browser: Browser, server: str) -> None:
+    """On a slow network the page has run several times before the browser has the code of its controls. Nothing falls
+    back to where an untouched widget would begin."""
+    context = browser.new_context()
+    context.set_default_timeout(30_000)
+    late: list[Route] = []
+    code = re.compile(r"/static/js/(NumberInput|Selectbox|ButtonGroup|Checkbox|TextInput)\.")
+    context.route(code, lambda route: late.append(route))
+    visit = Visit(context.new_page(), server)
+    link = {"N": "96", "Br": "16", "causal": "br", "race": "1", "seed": "7", "rows": "1, 2", "gpu": "H100"}
+    visit.page.goto(f"{server}/tiles-in-motion?{urlencode(link)}")
+    visit.slider("N").focus()
+    for _ in range(3):
+        before = names(visit)["N"]
+        visit.page.keyboard.press("ArrowRight")
+        visit.until(lambda before=before: names(visit)["N"] not in (before, "96"))
+    moved = link | {"N": names(visit)["N"]}
+    while late:
+        late.pop().continue_()
+        visit.page.wait_for_timeout(50)
+    visit.settled("Tiles in motion")
+    visit.slider("N").focus()
+    visit.page.keyboard.press("ArrowLeft")  # the first message that tells of the late ones
+    visit.until(lambda: names(visit)["N"] != moved["N"])
+    visit.settled()
+    assert {name: text for name, text in names(visit).items() if name in link} == moved | {"N": names(visit)["N"]}
+    assert visit.control("seed").locator("input").input_value() == "7"
+    assert visit.control("causal").locator("[aria-checked=true]").inner_text() == "bottom-right"
+    visit.check()
+    context.close()

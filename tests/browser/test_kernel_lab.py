@@ -48,7 +48,7 @@ def main_text(visit: Visit) -> str:
 
 
 def handle(visit: Visit, name: str) -> Locator:
-    return visit.page.locator(f".st-key-{name} input[type=range]").first
+    return visit.slider(name)
 
 
 def value(visit: Visit, name: str) -> str:

@@ -32,11 +32,12 @@ def test_what_is_forgotten_shows_its_default_and_leaves_the_link() -> None:
     book = Book()
     book.turn_to("lecture")
     book.wish("set_N", 8)
-    book.draw("set_N", STEPS, book.fit("set_N", STEPS, 3))
+    fit = book.fit("set_N", STEPS, 3)
+    book.draw("set_N", STEPS, fit, book.widget("set_N", STEPS, fit.value))
     assert book.url() == {"set_N": "8"}
     book.forget(["set_N", "set_d"])
     assert book.fit("set_N", STEPS, 3).value == 3 and book.url() == {}
-    assert not book.drawn["set_N"].current, "the widget has to be set anew"
+    assert book.widget("set_N", STEPS, 8) == "set_N" != book.widget("set_N", STEPS, 3), "a new widget shows it"
 
 
 def test_controls_of_another_step_in_a_link_are_not_reported() -> None:
