@@ -25,10 +25,9 @@ from fmha.units import format_bytes, format_count
 _WHAT = "Run a kernel on this machine's CPU, access by access: bytes, sectors, bank conflicts, FLOPs, faults; by line."
 _EPILOG = """What happens: the .cu file is compiled as it is by this machine's C++ compiler, and every load and
 store of every CUDA thread is looked at. Counts are of the kernel as written in the source: a GPU's
-compiler may join accesses. What an inlined function loads and stores counts on the kernel's line
-that calls it. Faults are races between threads, accesses out of bounds, reads of what nothing wrote,
-and barriers that not all threads reach; a kernel with a fault, or with a wrong result, ends in exit
-code 2.
+compiler may join accesses. What an inlined function does counts on the kernel's line that calls
+it. Faults are races between threads, accesses out of bounds, reads of what nothing wrote, and
+barriers that not all threads reach; a kernel with a fault, or with a wrong result, ends in exit code 2.
 
 examples:
   python -m fmha trace --N 256 --d 64

@@ -12,6 +12,7 @@ Works on x86-64 and arm64, for ELF and Mach-O, on what g++ and clang write.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
@@ -34,6 +35,10 @@ _CALL = re.compile(
     r"^\s*(?:callq?|j[a-z]+|bl|b)\s+_?(__tsan_(?:(?:unaligned_|volatile_)*(?P<way>read|write)(?P<size>\d+)"
     r"|(?P<other>read_range|write_range|memcpy|memmove|memset))|(?P<own>fmha_atomic_\w+)"
     r"|(?P<plain>memcpy|memmove|memset))\b"
+)
+# What counts arithmetic, on line 0 as it was compiled (counting.h).
+_FLOPS = re.compile(
+    r"((?:\baddq\s+\$\w+,\s*|\badrp\s+x16,\s*|\[x16,\s*(?::lo12:)?)_?fmha_flops(?:@PAGE(?:OFF)?)?)(?:\+(\d+))?"
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"(?P<folder>[^"]*)"\s+)?"(?P<name>[^"]*)"')
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
@@ -71,12 +76,12 @@ class Assembly:
     statics: tuple[tuple[str, int], ...]
 
 
-def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho: bool) -> Assembly:
+def prepare(text: str, sources: Sequence[str], lines: int, machine: str, *, is_macho: bool) -> Assembly:
     """Rewrite a compiler's output.
 
     Args:
-        sources: names of the files whose lines count, the kernel's and its headers'; code inlined from any other is
-            written on the line that it is used on.
+        sources: names of the files whose lines count, the kernel's first and then its headers'; code inlined from any
+            other is written on the line that it is used on.
         lines: of the longest source, for the counters of arithmetic by line.
         machine: "x86_64" or "arm64".
     """
@@ -118,6 +123,9 @@ def prepare(text: str, sources: set[str], lines: int, machine: str, *, is_macho:
                 for call in waiting:
                     call.sites[:] = [Site(*line, site.is_write, site.nbytes, *within) for site in call.sites]
                 waiting.clear()
+        elif "fmha_flops" in row:
+            at_line = line[1] if line[0] == sources[0] else 0
+            row = _FLOPS.sub(lambda f, n=at_line: f"{f[1]}+{int(f[2] or 0) + 8 * FLOP_KINDS * n}", row)
         elif found := _FILE.match(row):
             files[found[1]] = PurePath(found["name"]).name
         elif found := _CALL.match(row):

@@ -168,12 +168,12 @@ def _compile(
     (folder / "kernels.cpp").write_text(_glue(source, functions, files), encoding="utf-8")
     flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
-    flags += ["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"]
+    flags += [*cpp.inlining, *(["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"])]
     assembly_file = folder / "kernels.s"
     _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
     is_macho = sys.platform == "darwin"
     lines = max(text.count("\n") + 1 for text in files.values())
-    made = prepare(assembly_file.read_text(encoding="utf-8"), {*files}, lines, machine(), is_macho=is_macho)
+    made = prepare(assembly_file.read_text(encoding="utf-8"), list(files), lines, machine(), is_macho=is_macho)
     assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
     (folder / "runtime.o").write_bytes(runtime.result())
     program = folder / "program"

@@ -40,16 +40,21 @@ class CppCompiler:
         return ("-fno-sanitize=undefined", "-mcpu=baseline") if self.family == "zig" else ()
 
     @property
+    def inlining(self) -> tuple[str, ...]:
+        """Flags that make it inline what a GPU's compiler would, and tell which calls those were (inlining.py)."""
+        if self.family == "gcc":
+            # It says so in words, and marks where statements begin, in the order of the source.
+            return ("-finline-small-functions", "-gdwarf-5", "-dA", "-gstatement-frontiers", "-ginline-points")
+        return ("-mllvm", "-inline-threshold=20000")  # -finline-limit means nothing to clang
+
+    @property
     def hooks(self) -> tuple[str, ...]:
         """Flags that make it call a hook at every load and store that the source has, and nothing else."""
         # What the source copies by a call stays a call, and a loop does not become one.
         calls = tuple(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))
         if self.family == "gcc":
-            # Says in words which calls were inlined (inlining.py), and marks where statements begin, in the order of
-            # the source. Threaded jumps would give a line several places, and anchors keep the distance between shared
-            # variables.
-            more = ["-finline-small-functions", "-gdwarf-5", "-dA", "-gstatement-frontiers", "-ginline-points"]
-            more += ["-fno-reorder-blocks", "-fno-thread-jumps", "-fno-section-anchors"]
+            # Threaded jumps would give a line several places, and anchors keep the distance between shared variables.
+            more = ["-fno-reorder-blocks", "-fno-thread-jumps", "-fno-section-anchors"]
             more += ["--param=tsan-instrument-func-entry-exit=0"]
             # Sums stay in memory if the source has them there.
             more += ["-fno-move-loop-stores"] * (self._major >= 12)
@@ -57,9 +62,7 @@ class CppCompiler:
         # Vectors would make one access of several. A call of expf may change memory, as g++ has it everywhere.
         more = ["-fno-vectorize", "-fno-slp-vectorize", "-fmath-errno"]
         more += ["-Xclang", "-O1"] * (self.family == "zig")  # of its own accord it takes -O1 for -O2
-        # What a GPU's compiler would inline is inlined: -finline-limit means nothing to clang.
         inner = ["tsan-instrument-read-before-write=1", "tsan-instrument-func-entry-exit=0", "disable-licm-promotion"]
-        inner += ["inline-threshold=20000"]
         return ("-fsanitize=thread", *calls, *more, *(word for flag in inner for word in ("-mllvm", f"-{flag}")))
 
     @property

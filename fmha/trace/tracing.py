@@ -57,7 +57,9 @@ class Count:
 
 @dataclass(frozen=True)
 class LineFlops:
-    """Arithmetic of one source line: additions, multiplications, divisions, exp / log / sqrt, and max or min."""
+    """Arithmetic of one source line: additions, multiplications, divisions, exp / log / sqrt, and max or min. What an
+    inlined function does counts where it is called; line 0: on none of the kernel's file.
+    """
 
     line: int
     function: str

@@ -97,7 +97,7 @@ Lfunc_begin0:
 
 
 def made(text: str, machine: str = "x86_64", *, is_macho: bool = False) -> Assembly:
-    return prepare(text, {"work.cu"}, 20, machine, is_macho=is_macho)
+    return prepare(text, ["work.cu"], 20, machine, is_macho=is_macho)
 
 
 def before_calls(assembly: Assembly) -> list[tuple[str, str]]:

@@ -138,8 +138,9 @@ while given:
 if "--version" in made:
     print("clang version 22.1.8")
     sys.exit()
-hooks = ["--param=tsan-instrument-func-entry-exit=0", "-fno-thread-jumps"] if "-fsanitize=thread" in made else []
-os.execv({gxx!r}, [{gxx!r}, *["-x", "c"] * (language == "cc" and "-c" in made), *made, *hooks])
+more = {inlining!r} if "-S" in made else []
+more += ["--param=tsan-instrument-func-entry-exit=0", "-fno-thread-jumps"] if "-fsanitize=thread" in made else []
+os.execv({gxx!r}, [{gxx!r}, *["-x", "c"] * (language == "cc" and "-c" in made), *made, *more])
 """
 
 INITIALIZED = """
@@ -165,7 +166,8 @@ def test_a_program_can_do_without_the_compilers_own_start(
 ) -> None:
     """What zig would have to build first, runtime.c brings: here g++ in its place links with -nostdlib."""
     zig = tmp_path / "bin" / "zig"
-    zig.write_text(STAND_IN.format(python=sys.executable, gxx=gxx), encoding="utf-8")
+    inlining = [*CppCompiler((gxx,), "gcc", "").inlining]
+    zig.write_text(STAND_IN.format(python=sys.executable, gxx=gxx, inlining=inlining), encoding="utf-8")
     zig.chmod(0o755)
     monkeypatch.setenv("CXX", f"{zig} c++")
     monkeypatch.setenv("PATH", os.defpath)  # g++ finds its parts

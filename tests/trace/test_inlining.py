@@ -103,7 +103,7 @@ kernel:
 
 
 def test_of_gcc_the_description_says_who_called() -> None:
-    sites = prepare(GCC, {"work.cu"}, 30, "x86_64", is_macho=False).sites[1:]
+    sites = prepare(GCC, ["work.cu"], 30, "x86_64", is_macho=False).sites[1:]
     assert sites == (
         Site("work.cu", 20, False, 16, "work.cu", 20),  # and not line 5, where its index was computed last
         Site("work.cu", 21, False, 4, "work.cu", 9),
@@ -118,7 +118,7 @@ def test_of_clang_each_line_says_who_called() -> None:
     assert callers('\t.loc 1 3 1 ; "a b.h":3:1 @[ /x/work.cu:8:5 @[ work.cu:12:5 ] ]') == (
         ("work.cu", 8), ("work.cu", 12),
     )  # fmt: skip
-    sites = prepare(CLANG, {"work.cu"}, 30, "arm64", is_macho=False).sites[1:]
+    sites = prepare(CLANG, ["work.cu"], 30, "arm64", is_macho=False).sites[1:]
     assert sites == (
         Site("work.cu", 21, False, 4, "work.cu", 9),
         Site("work.cu", 21, True, 4, "work.cu", 15),  # of no line of its own: of the call's
@@ -185,6 +185,74 @@ def test_a_compiled_kernels_lines_have_all_that_helpers_do(tmp_path: Path, cache
         "back": [("?", False, 16, 1), ("out", True, 16, 1)],
         "either": [("out", True, 4, did["either"][0][3])],  # one request where the compiler made one store of both
     }
+
+
+ARITHMETIC = """\
+#include "helper.cuh"
+#include "mma_on_cpu.h"
+#include <cuda_fp16.h>
+__device__ inline float polynomial(float x) {
+    return (x * x + 1.0f) * x
+           - from_header(x, 2.0f);
+}
+template <int N>
+__device__ inline float power(float x) {
+    float y = 1.0f;
+    for (int i = 0; i < N; ++i) y *= x;
+    return y;
+}
+struct Sum {
+    float v;
+    __device__ inline Sum& operator+=(float x) { v += x; return *this; }
+};
+__device__ __noinline__ float apart(float x) { return x / 3.0f; }  // @apart
+extern "C" __global__ void kernel(const float* in, float* out) {
+    const float x = in[threadIdx.x];
+    float y = polynomial(x);  // @polynomial
+    for (int i = 0; i < 3; ++i)
+        y = fmaxf(polynomial(y), power<2>(x));  // @looped
+    Sum sum = {0.0f};
+    auto twice = [&](float z) {
+        sum += z;
+        sum += expf(z);
+    };
+    twice(y);  // @lambda
+    twice(power<5>(x));  // @nested
+    sum += x > 3.0f ? x * 2.0f : from_header(x, 3.0f);  // @either
+    __half h = __float2half(x);
+    h = h * h + hexp(h);  // @half
+    float4 acc = make_float4(0, 0, 0, 0);
+    const unsigned a[4] = {0, 0, 0, 0};
+    float s[4] = {acc.x, acc.y, acc.z, acc.w};
+    mma(s, a, 0, 0);  // @mma
+    out[threadIdx.x] = sum.v + apart(y) + s[0] + __half2float(h);  // @end
+}
+"""
+
+
+def test_arithmetic_of_a_helper_counts_on_the_line_that_calls_it(tmp_path: Path, cache: Path) -> None:
+    """As its loads do; what is not inlined stands for itself."""
+    folder = tmp_path / "kernel"
+    folder.mkdir()
+    (folder / "helper.cuh").write_text(
+        "__device__ inline float from_header(float a, float b) {\n    return a / b;\n}\n", encoding="utf-8"
+    )
+    snippet = Snippet(folder, ARITHMETIC, cache)
+    found = snippet("kernel", {"in": np.arange(32, dtype=np.float32)}, {"out": ((32,), np.float32)}, mode="flops")
+    once = {"add": 2, "mul": 2, "div": 1}
+    wanted = {
+        "polynomial": once,
+        "looped": {k: 3 * n for k, n in (once | {"mul": 4, "max": 1}).items()},
+        "lambda": {"add": 2, "special": 1},
+        "nested": {"add": 2, "mul": 5, "special": 1},
+        "half": {"add": 1, "mul": 1, "special": 1},
+        "mma": {"add": 64, "mul": 64},
+        "end": {"add": 3},
+        "apart": {"div": 1},
+    }
+    either = found.flops.pop("either")
+    assert found.flops == {mark: {k: 32 * n for k, n in kinds.items()} for mark, kinds in wanted.items()}
+    assert either == {"add": 32, "mul": 28, "div": 4}
 
 
 def test_a_fault_in_a_helper_is_told_where_it_is_written(tmp_path: Path, cache: Path) -> None:

@@ -42,7 +42,6 @@ static FMHA_INLINE T abs(T x) { return x < 0 ? -x : x == 0 ? T(0) : x; }
 typedef fmha::Float fmha_float;
 #else
 typedef float fmha_float;
-#define FMHA_LINE
 #define FMHA_COUNT(kind, many) ((void)0)
 static FMHA_INLINE float fmha_rsqrt(float x) { return 1.0f / sqrtf(x); }
 static FMHA_INLINE double fmha_rsqrt(double x) { return 1 / sqrt(x); }
@@ -129,7 +128,7 @@ static FMHA_INLINE T __ldg(const T* at) { return *at; }
 // ---- atomic operations -----------------------------------------------------------------------------------------------
 enum { FMHA_ATOMIC_ADD, FMHA_ATOMIC_MAX, FMHA_ATOMIC_MIN, FMHA_ATOMIC_UMAX, FMHA_ATOMIC_UMIN, FMHA_ATOMIC_AND,
        FMHA_ATOMIC_OR, FMHA_ATOMIC_XOR, FMHA_ATOMIC_EXCH };  // as in runtime.c
-static FMHA_INLINE fmha_float atomicAdd(fmha_float* at, fmha_float value FMHA_LINE) {
+static FMHA_INLINE fmha_float atomicAdd(fmha_float* at, fmha_float value) {
     FMHA_COUNT(FMHA_ADD, 1);
     return fmha_atomic_add_f32((float*)at, (float)value);
 }

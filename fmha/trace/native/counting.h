@@ -1,18 +1,30 @@
-// A float that counts: every addition, multiplication, division, exp / log / sqrt, max and min, by line of the .cu file.
+// A float that counts: every addition, multiplication, division, exp / log / sqrt, max and min, by line of the kernel.
 #pragma once
 
 enum { FMHA_ADD, FMHA_MUL, FMHA_DIV, FMHA_SPECIAL, FMHA_MAX, FMHA_FLOP_KINDS };
-extern "C" uint64_t fmha_flops[][FMHA_FLOP_KINDS];  // line 0: of a header
+extern "C" uint64_t fmha_flops[][FMHA_FLOP_KINDS];  // by line; line 0: of a header
 
-namespace fmha {
-constexpr int line_of(int line, const char* file) {  // code of a header counts as line 0
-    while (*file) ++file;
-    return file[-1] == 'u' ? line : 0;
-}
-}  // namespace fmha
-// A last argument that is the line of the call.
-#define FMHA_LINE , int line = fmha::line_of(__builtin_LINE(), __builtin_FILE())
-#define FMHA_COUNT(kind, many) ((void)(fmha_flops[line][kind] += (many)))
+// One instruction that counts on line 0. The builder, which knows what is inlined where, puts the line in (assembly.py).
+// The operand keeps it between the barriers that it is written between.
+#define FMHA_TEXT_(x) #x
+#define FMHA_TEXT(x) FMHA_TEXT_(x)
+#define FMHA_FLOPS FMHA_TEXT(__USER_LABEL_PREFIX__) "fmha_flops"
+#if defined(__x86_64__)
+#define FMHA_ADD_TO_COUNT "addq $%c2, " FMHA_FLOPS "+%c1(%%rip)"
+#define FMHA_CHANGES "cc"
+#elif defined(__APPLE__)
+#define FMHA_ADD_TO_COUNT                                                                     \
+    "adrp x16, " FMHA_FLOPS "@PAGE+%c1\n\tldr x17, [x16, " FMHA_FLOPS "@PAGEOFF+%c1]\n\t"    \
+    "add x17, x17, #%c2\n\tstr x17, [x16, " FMHA_FLOPS "@PAGEOFF+%c1]"
+#define FMHA_CHANGES "x16", "x17"
+#else
+#define FMHA_ADD_TO_COUNT                                                                     \
+    "adrp x16, " FMHA_FLOPS "+%c1\n\tldr x17, [x16, :lo12:" FMHA_FLOPS "+%c1]\n\t"           \
+    "add x17, x17, #%c2\n\tstr x17, [x16, :lo12:" FMHA_FLOPS "+%c1]"
+#define FMHA_CHANGES "x16", "x17"
+#endif
+#define FMHA_COUNT(kind, many) \
+    __asm__ volatile(FMHA_ADD_TO_COUNT : "+m"(fmha_flops[0][0]) : "i"(8 * (kind)), "i"(many) : FMHA_CHANGES)
 
 namespace fmha {
 struct Float {
@@ -33,21 +45,13 @@ struct Float {
     explicit operator long long() const { return (long long)v; }
     explicit operator bool() const { return v != 0; }
 };
-// An operand that knows the line it was written on: operators have no default arguments, but constructors have.
-struct Operand {
-    float v;
-    int line;
-#define FMHA_FROM(T) FMHA_INLINE Operand(T x FMHA_LINE) : v((float)x), line(line) {}
-    FMHA_FROM(const Float&) FMHA_FROM(float) FMHA_FROM(double) FMHA_FROM(int) FMHA_FROM(unsigned) FMHA_FROM(long)
-    FMHA_FROM(unsigned long) FMHA_FROM(long long) FMHA_FROM(unsigned long long)
-};
 #define FMHA_BINARY(op, kind)                                          \
-    static FMHA_INLINE Float operator op(const Float& a, Operand b) {  \
-        ++fmha_flops[b.line][kind];                                    \
+    static FMHA_INLINE Float operator op(Float a, Float b) {           \
+        FMHA_COUNT(kind, 1);                                           \
         return a.v op b.v;                                             \
     }                                                                  \
-    static FMHA_INLINE Float& operator op##=(Float & a, Operand b) {   \
-        ++fmha_flops[b.line][kind];                                    \
+    static FMHA_INLINE Float& operator op##=(Float & a, Float b) {     \
+        FMHA_COUNT(kind, 1);                                           \
         a.v = a.v op b.v;                                              \
         return a;                                                      \
     }
@@ -61,7 +65,7 @@ FMHA_COMPARE(<) FMHA_COMPARE(>) FMHA_COMPARE(<=) FMHA_COMPARE(>=) FMHA_COMPARE(=
 static FMHA_INLINE Float operator-(Float a) { return -a.v; }
 static FMHA_INLINE Float operator+(Float a) { return a; }
 #define FMHA_UNARY(name, result)                          \
-    static FMHA_INLINE Float name(Float a FMHA_LINE) {    \
+    static FMHA_INLINE Float name(Float a) {    \
         FMHA_COUNT(FMHA_SPECIAL, 1);                      \
         const float x = a.v;                              \
         return Float(result);                             \
@@ -74,12 +78,12 @@ static FMHA_INLINE Float operator+(Float a) { return a; }
     static FMHA_INLINE Float name##f(Float a) { return ::name##f(a.v); }    \
     static FMHA_INLINE Float name(Float a) { return ::name##f(a.v); }
 #define FMHA_OF_TWO(name, other, kind)                                  \
-    static FMHA_INLINE Float name(Float a, Float b FMHA_LINE) {         \
+    static FMHA_INLINE Float name(Float a, Float b) {         \
         FMHA_COUNT(kind, 1);                                            \
         return ::other(a.v, b.v);                                       \
     }
 #define FMHA_OF_THREE(name)                                             \
-    static FMHA_INLINE Float name(Float a, Float b, Float c FMHA_LINE) { \
+    static FMHA_INLINE Float name(Float a, Float b, Float c) { \
         FMHA_COUNT(FMHA_MUL, 1);                                        \
         FMHA_COUNT(FMHA_ADD, 1);                                        \
         return ::fmaf(a.v, b.v, c.v);                                   \
@@ -103,5 +107,5 @@ static FMHA_INLINE bool signbit(Float a) { return __builtin_signbit(a.v); }
 }  // namespace fmha
 using fmha::rsqrt;  // C has none for literals, which bring no namespace
 using fmha::rsqrtf;
-static FMHA_INLINE fmha::Float max(fmha::Float a, fmha::Float b FMHA_LINE) { return fmha::fmaxf(a, b, line); }
-static FMHA_INLINE fmha::Float min(fmha::Float a, fmha::Float b FMHA_LINE) { return fmha::fminf(a, b, line); }
+static FMHA_INLINE fmha::Float max(fmha::Float a, fmha::Float b) { return fmha::fmaxf(a, b); }
+static FMHA_INLINE fmha::Float min(fmha::Float a, fmha::Float b) { return fmha::fminf(a, b); }

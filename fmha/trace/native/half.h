@@ -42,25 +42,11 @@ static inline double fused(double a, double b, double c) {
     return bits<double>((lost > 0) == (sum > 0) ? raw + 1 : raw - 1);
 }
 
-#ifdef FMHA_COUNT_FLOPS
-template <class T>
-struct Spot {  // an operand that knows its line
-    T value;
-    int line;
-    FMHA_INLINE Spot(T value FMHA_LINE) : value(value), line(line) {}
-};
-#define FMHA_SPOT(T) Spot<T>
-#define FMHA_AT(operand) (operand).value, (operand).line
-#else
-#define FMHA_SPOT(T) T
-#define FMHA_AT(operand) operand
-#endif
-
 #define FMHA_OPERATOR(T, op, function)                                                              \
-    friend FMHA_INLINE T operator op(T a, FMHA_SPOT(T) b) { return function(a, FMHA_AT(b)); }       \
-    friend FMHA_INLINE T& operator op##=(T & a, FMHA_SPOT(T) b) { return a = function(a, FMHA_AT(b)); }
+    friend FMHA_INLINE T operator op(T a, T b) { return function(a, b); }                           \
+    friend FMHA_INLINE T& operator op##=(T & a, T b) { return a = function(a, b); }
 #define FMHA_ARITHMETIC(name, op, kind)                                    \
-    friend FMHA_INLINE Half name(Half a, Half b FMHA_LINE) {               \
+    friend FMHA_INLINE Half name(Half a, Half b) {               \
         FMHA_COUNT(kind, 1);                                               \
         return of((double)a.value() op (double)b.value());                 \
     }                                                                      \
@@ -69,7 +55,7 @@ struct Spot {  // an operand that knows its line
     friend FMHA_INLINE bool name(Half a, Half b) { return a.value() op b.value(); }          \
     friend FMHA_INLINE bool operator op(Half a, Half b) { return a.value() op b.value(); }
 #define FMHA_FUNCTION(name, result)                        \
-    friend inline Half name(Half a FMHA_LINE) {            \
+    friend FMHA_INLINE Half name(Half a) {            \
         FMHA_COUNT(FMHA_SPECIAL, 1);                       \
         const double x = a.value();                        \
         return of(result);                                 \
@@ -104,7 +90,7 @@ struct Half {
     FMHA_ARITHMETIC(__hsub, -, FMHA_ADD)
     FMHA_ARITHMETIC(__hmul, *, FMHA_MUL)
     FMHA_ARITHMETIC(__hdiv, /, FMHA_DIV)
-    friend FMHA_INLINE Half __hfma(Half a, Half b, Half c FMHA_LINE) {
+    friend FMHA_INLINE Half __hfma(Half a, Half b, Half c) {
         FMHA_COUNT(FMHA_MUL, 1);
         FMHA_COUNT(FMHA_ADD, 1);
         return of(fused(a.value(), b.value(), c.value()));
@@ -123,12 +109,12 @@ struct Half {
     friend FMHA_INLINE bool __hisnan(Half a) { return (a.raw & 0x7fff) > ((1 << E) - 1) << M; }
     friend FMHA_INLINE int __hisinf(Half a) { return (a.raw & 0x7fff) != ((1 << E) - 1) << M ? 0 : a.raw >> 15 ? -1 : 1; }
     // A number wins over a NaN, and +0 over -0.
-    friend FMHA_INLINE Half __hmax(Half a, Half b FMHA_LINE) {
+    friend FMHA_INLINE Half __hmax(Half a, Half b) {
         FMHA_COUNT(FMHA_MAX, 1);
         if (__hisnan(a) || __hisnan(b)) return !__hisnan(a) ? a : !__hisnan(b) ? b : of_bits(0x7fff);
         return a.value() == b.value() ? of_bits(a.raw & b.raw) : a.value() > b.value() ? a : b;
     }
-    friend FMHA_INLINE Half __hmin(Half a, Half b FMHA_LINE) {
+    friend FMHA_INLINE Half __hmin(Half a, Half b) {
         FMHA_COUNT(FMHA_MAX, 1);
         if (__hisnan(a) || __hisnan(b)) return !__hisnan(a) ? a : !__hisnan(b) ? b : of_bits(0x7fff);
         return a.value() == b.value() ? of_bits(a.raw | b.raw) : a.value() < b.value() ? a : b;
@@ -144,14 +130,9 @@ struct Half {
 };
 
 #define FMHA_BOTH(name, one)                                                                    \
-    friend FMHA_INLINE Pair name(Pair a, Pair b FMHA_LINE) {                                    \
-        return Pair(one(a.x, b.x FMHA_PASS_LINE), one(a.y, b.y FMHA_PASS_LINE));                \
+    friend FMHA_INLINE Pair name(Pair a, Pair b) {                                    \
+        return Pair(one(a.x, b.x), one(a.y, b.y));                \
     }
-#ifdef FMHA_COUNT_FLOPS
-#define FMHA_PASS_LINE , line
-#else
-#define FMHA_PASS_LINE
-#endif
 template <class H>
 struct alignas(4) Pair {
     H x, y;
@@ -168,15 +149,15 @@ struct alignas(4) Pair {
     FMHA_OPERATOR(Pair, -, __hsub2)
     FMHA_OPERATOR(Pair, *, __hmul2)
     FMHA_OPERATOR(Pair, /, __h2div)
-    friend FMHA_INLINE Pair __hfma2(Pair a, Pair b, Pair c FMHA_LINE) {
-        return Pair(__hfma(a.x, b.x, c.x FMHA_PASS_LINE), __hfma(a.y, b.y, c.y FMHA_PASS_LINE));
+    friend FMHA_INLINE Pair __hfma2(Pair a, Pair b, Pair c) {
+        return Pair(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
     }
     friend FMHA_INLINE Pair __hneg2(Pair a) { return Pair(-a.x, -a.y); }
     friend FMHA_INLINE Pair __habs2(Pair a) { return Pair(__habs(a.x), __habs(a.y)); }
     friend FMHA_INLINE Pair operator-(Pair a) { return Pair(-a.x, -a.y); }
-    friend FMHA_INLINE Pair h2exp(Pair a FMHA_LINE) { return Pair(hexp(a.x FMHA_PASS_LINE), hexp(a.y FMHA_PASS_LINE)); }
-    friend FMHA_INLINE Pair h2exp2(Pair a FMHA_LINE) { return Pair(hexp2(a.x FMHA_PASS_LINE), hexp2(a.y FMHA_PASS_LINE)); }
-    friend FMHA_INLINE Pair h2rcp(Pair a FMHA_LINE) { return Pair(hrcp(a.x FMHA_PASS_LINE), hrcp(a.y FMHA_PASS_LINE)); }
+    friend FMHA_INLINE Pair h2exp(Pair a) { return Pair(hexp(a.x), hexp(a.y)); }
+    friend FMHA_INLINE Pair h2exp2(Pair a) { return Pair(hexp2(a.x), hexp2(a.y)); }
+    friend FMHA_INLINE Pair h2rcp(Pair a) { return Pair(hrcp(a.x), hrcp(a.y)); }
     // 1 or 0 in each half, and whether both hold.
 #define FMHA_PREDICATE2(name, op)                                                                                    \
     friend FMHA_INLINE Pair __h##name##2(Pair a, Pair b) { return Pair(H(int(a.x op b.x)), H(int(a.y op b.y))); }      \

@@ -134,24 +134,24 @@ static FMHA_INLINE Tile piece_of(Tile tile, int piece) { return {tile.at + piece
 static FMHA_INLINE unsigned pack(fmha_float low, fmha_float high) {
     return (unsigned)fmha::narrow((float)low) | (unsigned)fmha::narrow((float)high) << 16;
 }
-static FMHA_INLINE fmha_float exp2_fast(fmha_float x FMHA_LINE) {
+static FMHA_INLINE fmha_float exp2_fast(fmha_float x) {
     FMHA_COUNT(FMHA_SPECIAL, 1);
     return ::exp2f((float)x);
 }
 // A lane's share of the 16 x 8 x 16 products: 64 multiplications and as many additions.
-static FMHA_INLINE void mma(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1 FMHA_LINE) {
+static FMHA_INLINE void mma(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     FMHA_COUNT(FMHA_MUL, 64);
     FMHA_COUNT(FMHA_ADD, 64);
     fmha::Mma m = {(float*)sum, a, b0, b1};
     fmha_warp_do(&fmha::mma_together, &m, __LINE__);
 }
-static FMHA_INLINE void mma_tf32(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1 FMHA_LINE) {
+static FMHA_INLINE void mma_tf32(fmha_float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     FMHA_COUNT(FMHA_MUL, 32);
     FMHA_COUNT(FMHA_ADD, 32);
     fmha::Mma m = {(float*)sum, a, b0, b1};
     fmha_warp_do(&fmha::mma_tf32_together, &m, __LINE__);
 }
-static FMHA_INLINE void split(fmha_float x, unsigned& high, unsigned& low FMHA_LINE) {
+static FMHA_INLINE void split(fmha_float x, unsigned& high, unsigned& low) {
     FMHA_COUNT(FMHA_ADD, 1);
     high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
     low = __float_as_uint((float)x - (float)__uint_as_float(high)) + 0x1000u;
