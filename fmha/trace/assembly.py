@@ -124,8 +124,7 @@ def prepare(text: str, sources: Sequence[str], lines: int, machine: str, *, is_m
                     call.sites[:] = [Site(*line, site.is_write, site.nbytes, *within) for site in call.sites]
                 waiting.clear()
         elif "fmha_flops" in row:
-            at_line = line[1] if line[0] == sources[0] else 0
-            row = _FLOPS.sub(lambda f, n=at_line: f"{f[1]}+{int(f[2] or 0) + 8 * FLOP_KINDS * n}", row)
+            row = _counted_on(row, line[1] if line[0] == sources[0] else 0)
         elif found := _FILE.match(row):
             files[found[1]] = PurePath(found["name"]).name
         elif found := _CALL.match(row):
@@ -198,6 +197,11 @@ def _variable(symbol: str) -> str | None:
         if re.fullmatch(r"(_\d|__\d+_)?", symbol[found.end() + int(found[1]) :]) and len(name) == int(found[1]):
             return name
     return None
+
+
+def _counted_on(row: str, line: int) -> str:
+    """A row of what counts arithmetic on line 0, for another line."""
+    return _FLOPS.sub(lambda found: f"{found[1]}+{int(found[2] or 0) + 8 * FLOP_KINDS * line}", row)
 
 
 def _pass_number(before: int, site: int, machine: str) -> str:
