@@ -25,6 +25,7 @@ from fmha.trace.assembly import Site, prepare
 from fmha.trace.compilers import CppCompiler, compiler, environment, machine
 from fmha.trace.headers import gathered, missing
 from fmha.trace.inlining import described
+from fmha.trace.inlining_clang import inlined
 from fmha.trace.order import program_structure
 
 NATIVE = Path(__file__).resolve().parent / "native"
@@ -82,7 +83,7 @@ def build(
     parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
-    steps = (build, compiler, gathered, prepare, program_structure, described)
+    steps = (build, compiler, gathered, prepare, program_structure, described, inlined)
     parts += [Path(step.__code__.co_filename).read_text(encoding="utf-8") for step in steps]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     kept = cache_folder("traces") if cache is None else cache
@@ -173,8 +174,9 @@ def _compile(
     _run([*cpp.command, *flags, "-S", "kernels.cpp", "-o", str(assembly_file)], folder, source)
     is_macho = sys.platform == "darwin"
     lines = max(text.count("\n") + 1 for text in files.values())
-    made = prepare(assembly_file.read_text(encoding="utf-8"), list(files), lines, machine(), is_macho=is_macho)
-    assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), encoding="utf-8")
+    raw: dict[str, str] = {"encoding": "utf-8", "errors": "surrogateescape"}  # clang writes bytes of constants as such
+    made = prepare(assembly_file.read_text(**raw), list(files), lines, machine(), is_macho=is_macho)
+    assembly_file.write_text(made.text + _dynamic(dynamic, is_macho=is_macho), **raw)
     (folder / "runtime.o").write_bytes(runtime.result())
     program = folder / "program"
     _run([*cpp.for_linking, "kernels.s", "runtime.o", "-o", program.name, *cpp.libraries], folder, source)

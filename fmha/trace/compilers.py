@@ -45,7 +45,8 @@ class CppCompiler:
         if self.family == "gcc":
             # It says so in words, and marks where statements begin, in the order of the source.
             return ("-finline-small-functions", "-gdwarf-5", "-dA", "-gstatement-frontiers", "-ginline-points")
-        return ("-mllvm", "-inline-threshold=20000")  # -finline-limit means nothing to clang
+        # -finline-limit means nothing to clang. Apple's would write an older DWARF.
+        return ("-mllvm", "-inline-threshold=20000", *(["-gdwarf-5"] * (self.family == "clang")))
 
     @property
     def hooks(self) -> tuple[str, ...]:
