@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from fmha.gpu.diagnosis import Diagnosis, diagnose
+from fmha.gpu.service import GpuService
+from tests.gpu.service_support import OPS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,3 +29,23 @@ def gpu() -> Diagnosis:
             pytest.fail(f"{reason} FMHA_REQUIRE names gpu.", pytrace=False)
         pytest.skip(reason)
     return found
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[GpuService]:
+    """A service for tests that look at one request each."""
+    with GpuService(3, ops=OPS) as service:
+        yield service
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., GpuService]]:
+    made: list[GpuService] = []
+
+    def new(**options: object) -> GpuService:
+        made.append(GpuService(ops=OPS, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield new
+    for service in made:
+        service.close()
