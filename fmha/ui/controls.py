@@ -288,13 +288,14 @@ def _control(
         book.draw(name, kind, fit)
         _fixed(label, format(fit.value))
         return fit.value
-    key = book.widget(name, kind, fit.value)
+    key = book.widget(name, kind, fit)
     book.draw(name, kind, fit, key)
     value = draw(fit.value, key=key, on_change=whole_page)
-    if value != fit.value:  # a browser that comes back from a lost connection has a widget that this session never made
-        book.wish(name, value)
-        book.draw(name, kind, book.fit(name, kind, _plain(default)), key)
-    return value
+    if value != book.drawn[name].told[key]:  # of a browser back from a lost connection, whose widget is older
+        book.listen({key: value}.get, name)
+        fit = book.fit(name, kind, _plain(default))
+        book.draw(name, kind, fit, key)
+    return fit.value
 
 
 def _fixed(label: str, shown: str) -> None:

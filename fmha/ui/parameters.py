@@ -80,7 +80,8 @@ def _text_of(wish: Wish) -> str:
 
 def _refuse(name: str, wish: Wish, default: Value, why: str, shown: str | None = None) -> Fit:
     shown = show(default) if shown is None else shown
-    return Fit(default, f"**{name}** = {quote(_text_of(wish))}: {why}. {shown} is used.", refused=True)
+    then = f"{shown} is used" if shown else "It is left out"
+    return Fit(default, f"**{name}** = {quote(_text_of(wish))}: {why}. {then}.", refused=True)
 
 
 def _twice(name: str, wish: Wish, default: Value, shown: str | None = None) -> Fit | None:

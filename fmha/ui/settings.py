@@ -88,16 +88,19 @@ class Book:
         """The value of `name` for a control of this kind, and the sentence if it is not the one asked for."""
         return kind.fit(name, self.wishes.get(name, default), default)
 
-    def widget(self, name: str, kind: Kind, value: Value) -> str:
+    def widget(self, name: str, kind: Kind, fit: Fit) -> str:
         """The key of the widget for the control `name`: the one on the page if it shows this value, else a new one.
+        A text that is refused stays where it was typed, to be corrected.
 
         A widget that is on somebody's screen is never set. The order to do so may be lost, where the next run follows
         before a slow browser has drawn it; and until it has arrived, what the browser reports looks like a move back.
         A new widget begins with its value, whichever run's message the browser draws it from.
         """
         entry = self.drawn.get(name)
-        if entry is not None and entry.key is not None and entry.kind == kind and entry.told[entry.key] == value:
-            return entry.key
+        if entry is not None and entry.key is not None and entry.kind == kind:
+            shown = entry.told[entry.key]
+            if shown == fit.value or (fit.refused and shown == self.wishes.get(name)):
+                return entry.key
         number = self.widgets.get((self.page, name), 0)
         self.widgets[self.page, name] = number + 1
         return f"{name}-{number}" if number else name
@@ -107,8 +110,8 @@ class Book:
         before = self.drawn.get(name)
         told = dict(before.told) if before is not None else {}
         if key is not None:
-            told.pop(key, None)
-            told = dict([*told.items(), (key, fit.value)][-1 - _OLDER :])
+            shown = told.pop(key, fit.value)
+            told = dict([*told.items(), (key, shown)][-1 - _OLDER :])
         self.drawn[name] = Entry(kind, fit.value, fit.problem, key, told)
         self.recent.add(name)
 

@@ -179,6 +179,9 @@ def test_number_and_text_fields() -> None:
     control(at, "seed").set_value(13).run()
     control(at, "input").set_value("<b>").run()
     assert seen(at) == "13 'a b'" and "small letters" in at.warning[0].value
+    assert control(at, "input").value == "<b>", "it stays to be corrected"
+    control(at, "input").set_value("b").run()
+    assert seen(at) == "13 'b'" and not at.warning
     control(at, "seed").set_value(None).run()
     assert seen(at).startswith("13 "), "an emptied field keeps what was there"
 
@@ -205,6 +208,19 @@ def test_a_control_that_leaves_the_page_leaves_the_link() -> None:
     assert at.query_params == {"race": "0"} and not at.warning
     control(at, "race").set_value(True).run()
     assert control(at, "row").value == 9
+
+
+def test_a_text_that_is_refused_where_nothing_is_the_default_is_left_out() -> None:
+    at = run(HEAD + 'controls.text("rows", "Rows", pattern="[0-9]+", what="a number")\ncontrols.notices()', rows="x")
+    assert at.warning[0].value == "**rows** = `x`: a number is needed here. It is left out."
+
+
+def test_what_was_moved_while_the_connection_was_lost_counts() -> None:
+    """The session that the browser comes back to is a new one, and has not made its widgets."""
+    at = run(N="20")
+    del at.session_state["fmha.settings"]
+    control(at, "N").set_value(222).run()
+    assert seen(at).startswith("222 ") and at.query_params["N"] == "222"
 
 
 @pytest.fixture
@@ -294,7 +310,7 @@ KIND = Range(1, 512)
 def draw_in(book: Book) -> str:
     """Draw N, and return the key of its widget."""
     fit = book.fit("N", KIND, 128)
-    key = book.widget("N", KIND, fit.value)
+    key = book.widget("N", KIND, fit)
     book.draw("N", KIND, fit, key)
     return key
 

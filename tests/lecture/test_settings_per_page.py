@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmha.ui.parameters import Range
+from fmha.ui.parameters import Fit, Range
 from fmha.ui.settings import Book
 
 STEPS = Range(1, 16)
@@ -33,11 +33,11 @@ def test_what_is_forgotten_shows_its_default_and_leaves_the_link() -> None:
     book.turn_to("lecture")
     book.wish("set_N", 8)
     fit = book.fit("set_N", STEPS, 3)
-    book.draw("set_N", STEPS, fit, book.widget("set_N", STEPS, fit.value))
+    book.draw("set_N", STEPS, fit, book.widget("set_N", STEPS, fit))
     assert book.url() == {"set_N": "8"}
     book.forget(["set_N", "set_d"])
     assert book.fit("set_N", STEPS, 3).value == 3 and book.url() == {}
-    assert book.widget("set_N", STEPS, 8) == "set_N" != book.widget("set_N", STEPS, 3), "a new widget shows it"
+    assert book.widget("set_N", STEPS, Fit(8)) == "set_N" != book.widget("set_N", STEPS, Fit(3)), "a new one shows it"
 
 
 def test_controls_of_another_step_in_a_link_are_not_reported() -> None:
