@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmha.dispatch import Floats, Ints
-from fmha.in_step import InStep, Pace, in_step
+from fmha.in_step import InStep, in_step
 from fmha.levels import SCATTERED, Caches, Levels, TensorBytes
 from fmha.lockstep import TICKS, Fronts, Walk, fronts, walk
+from fmha.pace import Pace
 from fmha.problem import Problem, Tiling
 from fmha.reuse import bytes_between, mean_survival, survival
 from fmha.traffic import closed_form
 
 SURELY_HELD = 0.6  # of L2
-DEFAULT_PACE = Pace()
+DEFAULT_PACE = Pace(apart_us=0.02, uneven=0.08)
 
 
 def q_outer_levels(

@@ -101,67 +101,69 @@ REGISTERS: dict[str, dict[tuple[int, int], dict[int, int]]] = {
     },
 }
 
-# Bytes of registers that a thread spills to memory, by (head dimension as compiled, Br, Bc); not those below 16.
-SPILLED: dict[str, dict[tuple[int, int, int], int]] = {
+# Bytes of registers that a thread spills to memory, by (head dimension as compiled, Br, Bc); not those below 16. All of
+# them, those that a thread stores once, and those that it stores in each visit of a K/V tile: counted in the machine
+# code. What it stores on one of two ways, with masked keys and without, counts half.
+SPILLED: dict[str, dict[tuple[int, int, int], tuple[int, int, int]]] = {
     "05": {
-        (0, 8, 32): 24,
-        (0, 32, 8): 48,
+        (0, 8, 32): (24, 24, 0),
+        (0, 32, 8): (48, 48, 0),
     },
     "06": {
-        (64, 96, 32): 28,
-        (256, 128, 16): 60,
-        (256, 128, 128): 28,
+        (64, 96, 32): (28, 28, 0),
+        (256, 128, 16): (60, 60, 0),
+        (256, 128, 128): (28, 604, 1128),
     },
     "07": {
-        (64, 128, 128): 304,
+        (64, 128, 128): (304, 184, 60),
     },
     "08": {
-        (64, 128, 80): 100,
-        (64, 128, 96): 76,
-        (64, 128, 112): 68,
-        (64, 128, 128): 152,
-        (128, 128, 32): 80,
-        (128, 128, 48): 84,
-        (128, 128, 64): 152,
+        (64, 128, 80): (100, 84, 16),
+        (64, 128, 96): (76, 56, 20),
+        (64, 128, 112): (68, 52, 16),
+        (64, 128, 128): (152, 40, 112),
+        (128, 128, 32): (80, 64, 16),
+        (128, 128, 48): (84, 68, 16),
+        (128, 128, 64): (152, 72, 80),
     },
     "09": {
-        (64, 128, 64): 40,
-        (64, 128, 80): 84,
-        (64, 128, 96): 88,
-        (64, 128, 112): 120,
-        (64, 128, 128): 44,
-        (128, 128, 32): 16,
-        (128, 128, 48): 80,
-        (128, 128, 64): 84,
+        (64, 128, 64): (40, 40, 0),
+        (64, 128, 80): (84, 68, 16),
+        (64, 128, 96): (88, 68, 20),
+        (64, 128, 112): (120, 76, 44),
+        (64, 128, 128): (44, 24, 20),
+        (128, 128, 32): (16, 16, 0),
+        (128, 128, 48): (80, 64, 16),
+        (128, 128, 64): (84, 60, 24),
     },
     "10": {
-        (64, 128, 96): 56,
-        (64, 128, 112): 120,
-        (64, 128, 128): 104,
-        (128, 128, 32): 32,
-        (128, 128, 48): 40,
-        (128, 128, 64): 108,
+        (64, 128, 96): (56, 56, 0),
+        (64, 128, 112): (120, 104, 16),
+        (64, 128, 128): (104, 84, 20),
+        (128, 128, 32): (32, 32, 0),
+        (128, 128, 48): (40, 40, 0),
+        (128, 128, 64): (108, 92, 16),
     },
     "11": {
-        (64, 128, 96): 16,
-        (64, 128, 128): 32,
-        (128, 128, 48): 28,
-        (128, 128, 64): 28,
+        (64, 128, 96): (16, 16, 0),
+        (64, 128, 128): (32, 32, 0),
+        (128, 128, 48): (28, 28, 0),
+        (128, 128, 64): (28, 28, 0),
     },
     "12": {
-        (64, 128, 112): 16,
-        (64, 128, 128): 100,
-        (128, 128, 48): 16,
+        (64, 128, 112): (16, 16, 0),
+        (64, 128, 128): (100, 32, 68),
+        (128, 128, 48): (16, 16, 0),
     },
     "13": {
-        (64, 128, 48): 92,
-        (64, 128, 64): 148,
-        (128, 128, 16): 104,
-        (128, 128, 32): 196,
-        (128, 128, 48): 428,
-        (128, 128, 64): 1088,
-        (256, 64, 16): 128,
-        (256, 64, 64): 172,
+        (64, 128, 48): (92, 92, 0),
+        (64, 128, 64): (148, 100, 24),
+        (128, 128, 16): (104, 104, 0),
+        (128, 128, 32): (196, 140, 56),
+        (128, 128, 48): (428, 80, 300),
+        (128, 128, 64): (1088, 264, 666),
+        (256, 64, 16): (128, 128, 0),
+        (256, 64, 64): (172, 172, 0),
     },
 }
 
@@ -184,11 +186,18 @@ def spilled_bytes(number: str, wide: int, Br: int, Bc: int) -> int:
     Args:
         wide: the head dimension that the kernel is compiled for.
     """
-    return SPILLED.get(number, {}).get((wide, Br, Bc), 0)
+    return SPILLED.get(number, {}).get((wide, Br, Bc), (0, 0, 0))[0]
+
+
+def spilled_stores(number: str, wide: int, Br: int, Bc: int) -> tuple[int, int]:
+    """Bytes of registers that a thread of kernel `number` stores: once, and in each visit of a K/V tile. See
+    `spilled_bytes`."""
+    _, once, each_visit = SPILLED.get(number, {}).get((wide, Br, Bc), (0, 0, 0))
+    return once, each_visit
 
 
 def _not_below(wanted: int, sizes: list[int]) -> int:
     return min((size for size in sizes if size >= wanted), default=max(sizes))
 
 
-__all__ = ["REGISTERS", "SPILLED", "registers_of", "spilled_bytes"]
+__all__ = ["REGISTERS", "SPILLED", "registers_of", "spilled_bytes", "spilled_stores"]

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from fmha.bank_kernels import smem_use, smem_wavefronts
 from fmha.cache_naive import naive_levels
 from fmha.caches import q_outer_levels
+from fmha.compiled import spilled_stores
 from fmha.dispatch import Waves, blocks_in_order, check_block_order, deal
 from fmha.errors import LimitError
 from fmha.forecast_parts import Forecast, FunctionForecast, caches_beside, held, memory_times
 from fmha.hardware import Gpu
-from fmha.in_step import UNEVEN, Pace
 from fmha.kernels import Kernel, Launch, Plan
 from fmha.levels import Caches, Levels, TensorBytes
 from fmha.lockstep import reach
@@ -45,6 +46,7 @@ from fmha.model_facts import (
     Error,
 )
 from fmha.occupancy import Occupancy
+from fmha.pace import Pace, pace
 from fmha.problem import Problem, Tiling
 from fmha.sm_time import check_gpu, sm_time
 from fmha.units import ceil_div
@@ -105,8 +107,8 @@ def forecast(
         levels = naive_levels(problem, plan.requested, caches, sms=sms, blocks_per_sm=per_sm)
     else:
         (function,) = rooms
-        pace = pace_of(kernel, plan, gpu, rooms[function].blocks, wavefronts.get(function, 0))._replace(drift=drift)
-        levels = (_flash_levels(plan, caches[function], sms, rooms[function].blocks, most, order, pace),)
+        fast = pace_of(kernel, plan, gpu, rooms[function].blocks, wavefronts.get(function, 0))._replace(drift=drift)
+        levels = (_flash_levels(kernel, plan, caches[function], sms, rooms[function].blocks, most, order, fast),)
     functions = []
     for launch, bytes_of in zip(plan.launches, levels, strict=True):
         room = rooms[launch.function]
@@ -154,8 +156,8 @@ def time_us(kernel: Kernel, problem: Problem, tiling: Tiling, gpu: Gpu, *, most:
         there = sm_time(kernel, plan, gpu, room.blocks, own_order(kernel)).together_us
     if max(memory.values()) > there:
         caches = caches_beside(gpu, launch, room.blocks, None)
-        pace = pace_of(kernel, plan, gpu, room.blocks, wavefronts)
-        levels = _flash_levels(plan, caches, gpu.sms, room.blocks, most, own_order(kernel), pace)
+        fast = pace_of(kernel, plan, gpu, room.blocks, wavefronts)
+        levels = _flash_levels(kernel, plan, caches, gpu.sms, room.blocks, most, own_order(kernel), fast)
         memory = memory_times(levels, gpu)
     return LAUNCH_US + max(there, *memory.values())
 
@@ -178,16 +180,34 @@ def pace_of(kernel: Kernel, plan: Plan, gpu: Gpu, blocks: int, wavefronts: int =
         visit_us = turns * gpu.sms * there / visits if visits else 0.0
         rounds = 1
     if kernel.number in ("02", *ONE_SCORE):  # a thread loads number after number
-        return Pace(visit_us, max(1, ceil_div(p.d, t.Br * (4 if kernel.number == "05" else 1))), UNEVEN)
-    return Pace(visit_us, rounds, 0.0 if rounds else UNEVEN)
+        rounds = max(1, ceil_div(p.d, t.Br * (4 if kernel.number == "05" else 1)))
+    elif kernel.number == "06":  # time stamps: who comes first to a tile waits half as often as the time has it
+        rounds = ceil_div(rounds, 2)
+    return pace(kernel.number, visit_us, rounds, min(blocks, ceil_div(launch.grid, gpu.sms)))
 
 
-def _flash_levels(plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str, pace: Pace) -> Levels:
+def _flash_levels(
+    kernel: Kernel, plan: Plan, caches: Caches, sms: int, blocks: int, most: int, order: str, fast: Pace
+) -> Levels:
     """Bytes of a q-outer kernel, of which an SM holds `blocks` blocks."""
-    return q_outer_levels(
-        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most, pace=pace,
-        function=plan.launches[0].function,
+    (launch,) = plan.launches
+    found = q_outer_levels(
+        plan.problem, plan.tiling, caches, sms=sms, blocks_per_sm=blocks, order=order, most=most, pace=fast,
+        function=launch.function,
     )  # fmt: skip
+    return replace(found, spilled=spilled_to_l2(kernel, plan))
+
+
+def spilled_to_l2(kernel: Kernel, plan: Plan) -> float:
+    """Bytes of registers that the threads of a q-outer kernel store because they have too few: L1 passes stores on to
+    L2, and answers the loads. As nvcc 13.0 compiled it for sm_90."""
+    (launch,), tiling = plan.launches, plan.tiling
+    once, each_visit = spilled_stores(kernel.number, plan.defines.get("HEAD_DIM", 0), tiling.Br, tiling.Bc)
+    if not once and not each_visit:
+        return 0.0
+    seen = reach(plan.problem, tiling)
+    visits = plan.problem.H * float((seen.end - seen.first).sum())
+    return launch.block * (once * launch.grid + each_visit * visits)
 
 
 def _even(blocks: int, sms: int) -> float:

@@ -7,14 +7,16 @@ units in Nsight Compute's Profiling Guide has one there that tries to combine re
 So it matters how close in time blocks are. What decides it, as time stamps and counters show: a block that comes first
 to a tile waits until it comes from DRAM; those close behind wait for the same lines and go on together with it, and
 those further behind find the tile in L2, gain what the first one waits, and cannot pass it. A block whose loads are
-under way while it computes waits for nothing, and nobody gains on it. Otherwise blocks drift apart: SMs differ by
-nanoseconds a visit, and blocks that share an SM by much more, because its schedulers take turns. A slot that is free
-takes the next block, so heads whose blocks wait for DRAM end later, and blocks of one head begin at different times.
+under way while it computes waits for nothing, and nobody gains on it. Nor is there anything to gain where one block is
+a little faster than all others, as the last of a ragged head is in kernels 02 to 05: it waits at each tile, alone, and
+they find it in L2. Otherwise blocks drift apart: SMs differ by nanoseconds a visit, and blocks that share an SM by much
+more, because its schedulers take turns (`fmha.pace`). A slot that is free takes the next block, so heads whose blocks
+wait for DRAM end later, and blocks of one head begin at different times.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,41 +26,25 @@ from numpy.typing import NDArray
 from fmha.dispatch import Floats, Ints, blocks_in_order
 from fmha.levels import Caches
 from fmha.lockstep import Reach, reach, time_to
+from fmha.pace import Pace
 from fmha.problem import Problem, Tiling
 from fmha.reuse import survival
 from fmha.units import ceil_div
 
 # Measured with a kernel that does nothing but load.
 WAITS_US = 0.215  # longer for a line from DRAM than for one from L2
+L1_SOONER_US = 0.13  # comes a line from L1 than from L2: some 230 clocks
 WINDOW_US = 0.035  # by so much a request may come after another that it joins, when L2 holds the line
 GROUP_SMS = 18  # of a cluster, at most
-# Fitted. A visit differs from the next by:
-ALONE_US = 0.015  # for a block that has its SM to itself, times the root of its loads in a row
-AHEAD_US = 0.05  # for one that shares it, and computes while its loads are under way
-SHARING = 0.055  # of a visit and for each neighbour on the SM, for one that shares it and waits for its loads
-BY_SCORE_US, BY_SCORE = 0.2, 0.01  # instead of that, and of a visit, where each score has its thread
-UNEVEN = 0.08  # of a visit the last of the blocks on an SM is slower than the first, as time stamps of kernel 12 show
+# Fitted.
 SM_US = 0.0005  # SMs differ, in every load
 CLUSTER = 2e-3  # clusters differ, of a visit
 LOST_TOGETHER = 384  # bytes that L2 loses at once
 # Assumed, without much weight.
 FIRST_US = 0.03  # blocks of the first wave begin so far apart
 BETWEEN_BLOCKS = 0.3  # visits from the last visit of a block to the first of the next
-_LOADS_UNDER_WAY = 2.0  # in a visit
 _STRIPS, _STRIPS_CAUSAL, _LEAST_STRIPS = 8, 16, 4  # of a head
 _NORMAL = np.random.default_rng(0).standard_normal(1 << 16)
-
-
-class Pace(NamedTuple):
-    """How fast a block is. visit_us: time of a visit of a whole tile, while others share its SM. rounds: loads from
-    device memory that it waits for one after the other in a visit; 0: it computes while they are under way. uneven: by
-    what share of their visits the blocks on an SM differ, the last from the first. drift: how many times as much as
-    was fitted visits differ from one another."""
-
-    visit_us: float = 20.0
-    rounds: float = 1.0
-    uneven: float = 0.0
-    drift: float = 1.0
 
 
 class InStep(NamedTuple):
@@ -126,6 +112,8 @@ def _work(p: Problem, tiling: Tiling, pace: Pace, order: str, most: int, least: 
     head, tile = np.divmod(worker, Tr)
     b, h = np.divmod(head, p.H)
     seen = reach(p, tiling).of(b, tile)
+    if not pace.shrinks:
+        seen = replace(seen, pace=np.ones_like(seen.pace), partial=np.where(seen.partial > 0, 1.0, 0.0))
     high = np.where(seen.end > seen.first, -(-seen.end // strip), 0)
     lasts, keys = _of_strips(seen, strips, strip, tiling.Bc)
     backward = (order == "reversed K/V") & (tile % 2 == 1)
@@ -140,17 +128,6 @@ def _of_strips(seen: Reach, strips: int, strip: int, Bc: int) -> tuple[Floats, I
     block = np.repeat(np.arange(len(seen.first)), strips + 1)
     passed = time_to(seen, block, tile.ravel()).reshape(tile.shape)
     return np.diff(passed, axis=1), np.diff(tile, axis=1) * Bc
-
-
-def _jitter(pace: Pace, there: int) -> float:
-    """By how much a visit differs from the next, microseconds; there: blocks on an SM."""
-    if there == 1:
-        return float(ALONE_US * max(pace.rounds or _LOADS_UNDER_WAY, 1.0) ** 0.5)
-    if not pace.rounds:
-        return AHEAD_US
-    if pace.uneven:
-        return float(np.hypot(BY_SCORE_US, BY_SCORE * (there - 1) * pace.visit_us))
-    return SHARING * (there - 1) * pace.visit_us
 
 
 def clusters(sms: int) -> list[int]:
@@ -182,7 +159,8 @@ class _Run:
         )
         self.drift = by_sm[self.sm]
         self.uneven = 1 + pace.uneven * (np.arange(slots) // sms / max(there - 1, 1) - 0.5) * (there > 1)
-        self.jitter = pace.drift * _jitter(pace, there)
+        self.speed = np.maximum(0.5, 1 + pace.drift * pace.speeds * self._draw(work.blocks))
+        self.jitter = pace.drift * pace.apart_us
         self.waits = WAITS_US * pace.rounds / there  # while one waits, the others on the SM go on
 
         # By strip: when the first block was done with it (loads ahead: began it), and its latest use.
@@ -239,8 +217,8 @@ class _Run:
         at, block, place, lasts = self.at[chosen], self.block[chosen], place[chosen], lasts[chosen]
         key = work.kv_head[block] * self.strips + place
         visits = lasts / self.pace.visit_us if self.pace.visit_us else np.ones(len(lasts))
-        lasts = lasts * self.uneven[chosen]
-        order = np.lexsort((at, key))
+        lasts = lasts * self.uneven[chosen] * self.speed[block]
+        order = np.lexsort((at + lasts, key))  # who is faster leads from the second tile on
         leads = order[_changes(key[order])]
         from_dram = np.zeros(len(chosen), np.bool_)
         from_dram[leads] = self._missing(key[leads], at[leads])
@@ -254,6 +232,10 @@ class _Run:
             window, share = np.where(together, WINDOW_US + WAITS_US, window), np.where(together, 1.0, share)
             # In every visit they wait for one another, so what they differ by does not add up.
             steps = np.where(together, np.minimum(steps, max(1.0, self.jitter / (2 * self.waits))), steps)
+            if self.there > 1 and not self.pace.uneven:
+                later, first = self._beside(key, chosen, at)
+                sooner = L1_SOONER_US * self.pace.rounds * visits[later]
+                end[later] = np.maximum(end[first], end[later] - sooner)
         middle = (at + end - lasts) / 2 + self.jitter * steps * share * self._draw(len(chosen))
         end += self.jitter * steps * self._draw(len(chosen))
         np.maximum.at(self.used, key, at)
@@ -265,6 +247,16 @@ class _Run:
         self.at[over] += BETWEEN_BLOCKS * self.pace.visit_us
         self._hand_out(over)
         return True
+
+    def _beside(self, key: Ints, slot: Ints, at: Floats) -> tuple[Ints, Ints]:
+        """Who finds tiles in L1, because another block on the SM has just loaded them, and that block."""
+        if self.room <= 0:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        sm = self.sm[slot]
+        order = np.lexsort((at, key, sm))
+        same = ~(_changes(key[order]) | _changes(sm[order]))[1:]
+        close = same & (np.diff(at[order]) < self.room * self.pace.visit_us)
+        return order[1:][close], order[:-1][close]
 
     def _missing(self, key: Ints, at: Floats) -> NDArray[np.bool_]:
         """Whether blocks have to wait for DRAM at a strip: it is new, or L2 has lost enough of it since."""
@@ -288,11 +280,8 @@ class _Run:
         """Loads, those that a neighbour's tile in L1 answers, and requests to L2."""
         self.wanted += keys.sum(), keys[late].sum()
         left = np.arange(len(key))
-        if self.there > 1 and self.room > 0:
-            sm = self.sm[slot]
-            order = np.lexsort((at, key, sm))
-            same = ~(_changes(key[order]) | _changes(sm[order]))[1:]
-            near = order[1:][same & (np.diff(at[order]) < self.room * self.pace.visit_us)]
+        if self.there > 1:
+            near, _ = self._beside(key, slot, at)
             self.near += keys[near].sum(), keys[near][late[near]].sum()
             other = np.ones(len(key), np.bool_)
             other[near] = False
@@ -353,4 +342,4 @@ def _held_by_distance(ways: int | None) -> tuple[Floats, Floats]:
     return distance, survival(distance, 1.0, ways)
 
 
-__all__ = ["InStep", "Pace", "clusters", "in_step"]
+__all__ = ["InStep", "clusters", "in_step"]

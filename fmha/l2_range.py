@@ -47,11 +47,12 @@ def l2_range(
         forecast(kernel, problem, tiling, gpu, order=order, l2_bytes=l2_bytes, drift=drift).levels.l2
         for drift in DRIFTS
     ]
-    return widened(found, said.levels.requested)
+    return widened(found, said.levels.requested + said.levels.spilled)
 
 
 def widened(found: list[float], requested: float) -> Range:
-    """From the least to the most of some predictions and `SLACK` beyond; L2 is never asked for more than requested."""
+    """From the least to the most of some predictions and `SLACK` beyond; L2 is never asked for more than requested,
+    spilled registers included."""
     return Range((1 - SLACK) * min(found), min((1 + SLACK) * max(found), requested))
 
 

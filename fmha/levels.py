@@ -92,10 +92,12 @@ class TensorBytes:
 
 @dataclass(frozen=True)
 class Levels:
-    """One function's bytes at every level, by tensor."""
+    """One function's bytes at every level, by tensor. spilled: bytes of registers that threads store because they have
+    too few, which L1 passes on to L2; no byte of a tensor, and not among the requested ones."""
 
     function: str
     by_tensor: dict[str, TensorBytes]
+    spilled: float = 0.0
 
     @property
     def all(self) -> TensorBytes:
@@ -110,7 +112,7 @@ class Levels:
     @property
     def l2(self) -> float:
         """Bytes between the SMs and L2, both ways: 32 x `lts__t_sectors_srcunit_tex.sum`."""
-        return self.all.l2_read + self.all.written
+        return self.all.l2_read + self.all.written + self.spilled
 
     @property
     def dram(self) -> float:
@@ -131,7 +133,8 @@ class Levels:
 def together(levels: Iterable[Levels], function: str = "all") -> Levels:
     """Several functions as one."""
     summed: dict[str, TensorBytes] = {}
+    levels = tuple(levels)
     for one in levels:
         for name, part in one.by_tensor.items():
             summed[name] = summed.get(name, TensorBytes()) + part
-    return Levels(function, summed)
+    return Levels(function, summed, sum(one.spilled for one in levels))

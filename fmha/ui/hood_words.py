@@ -61,15 +61,19 @@ def rows(said: Forecast, wavefronts: int, problem: Problem, entry: Entry | None,
 def headline(said: Forecast, doubt: str = "") -> str:
     """The levels in one sentence."""
     levels = said.levels
+    reaches = f"Blocks request {format_bytes(levels.requested)}; {format_bytes(levels.l2 - levels.spilled)} of it"
+    reaches += f" and {format_bytes(levels.spilled)} of spilled registers reach L2" if _spills(said) else " reaches L2"
     if doubt:
-        return (
-            f"Blocks request {format_bytes(levels.requested)}; {format_bytes(levels.l2)} of it reaches L2. What the "
-            "memory chips move cannot be predicted here."
-        )
+        return f"{reaches}. What the memory chips move cannot be predicted here."
     return (
-        f"Blocks request {format_bytes(levels.requested)}; {format_bytes(levels.l2)} of it reaches L2, and "
-        f"{format_bytes(levels.dram)} is moved by the memory chips: {percent(levels.dram / levels.requested)}."
+        f"{reaches}, and {format_bytes(levels.dram)} is moved by the memory chips: "
+        f"{percent(levels.dram / levels.requested)}."
     )
+
+
+def _spills(said: Forecast) -> bool:
+    """Whether spilled registers are worth a word."""
+    return said.levels.spilled > 0.01 * said.levels.l2
 
 
 def between(expected: Range) -> str:
@@ -107,6 +111,12 @@ def why(said: Forecast, problem: Problem, gpu: Gpu, l2_bytes: int, naive: bool, 
     else:
         lines.append(
             "**Nearly all loads go on to L2:** hardly a block near by asks for the same tile at the same time."
+        )
+    if _spills(said):
+        lines.append(
+            f"**{percent(levels.spilled / levels.l2)} of what L2 gets are registers:** threads have too few for these "
+            "tiles and store some of them, in each visit. Nobody requested these bytes. L1 passes stores on to L2, and "
+            "answers when they are loaded again."
         )
     if doubt:
         return [*lines, f"**{doubt.split(': ')[0]}:** {': '.join(doubt.split(': ')[1:])}"]

@@ -14,6 +14,7 @@ from fmha.figures.wave_picture import wave_picture
 from fmha.forecast import TIMED, own_order
 from fmha.hardware import GPUS, MIB
 from fmha.kernels import KERNELS
+from fmha.levels import Levels, TensorBytes
 from fmha.measurement import Found, Recording, nearest, shipped
 from fmha.model_errors import errors, measured
 from fmha.model_facts_tiled import tiled_error
@@ -187,13 +188,20 @@ def who_answers(asked: Asked) -> None:
                     "stored": f"{t.written:,.0f}", "DRAM written": f"{t.dram_written:,.0f}",
                 }
                 for part in parts
-                for name, t in [*part.by_tensor.items(), ("all", part.all)]
+                for name, t in by_tensor(part).items()
             ],
             hide_index=True,
         )  # fmt: skip
         st.caption(
             "Predicted bytes, expected values. What is stored and not yet written to DRAM lies in L2 at the end."
         )
+
+
+def by_tensor(levels: Levels) -> dict[str, TensorBytes]:
+    """Bytes of each tensor, of registers that threads spill, if they do, and of all together."""
+    spilled = TensorBytes(written=levels.spilled)
+    beside = {"spilled registers": spilled} if levels.spilled else {}
+    return {**levels.by_tensor, **beside, "all": levels.all + spilled}
 
 
 def other_l2(asked: Asked) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from fmha.edge import dram_doubt
 from fmha.forecast import forecast
+from fmha.hardware import GPUS
 from fmha.kernels import KERNELS, SECTOR
 from fmha.measurement import shipped
-from fmha.model_facts import AGAIN, BLIND, THIRD, again_sentence, blind_sentence
+from fmha.model_facts import AGAIN, BEFORE, BLIND, FOURTH, LAST, RANDOM, THIRD, Blind, again_sentence, blind_sentence
 from fmha.problem import Problem, Tiling
 
 
@@ -25,6 +26,7 @@ def entries_of(name: str) -> list[dict[str, Any]]:
 ENTRIES = entries_of("counters_h200_later.json")
 AGAIN_ENTRIES = entries_of("counters_h200_again.json")
 THIRD_ENTRIES = entries_of("counters_h200_third.json")
+RANDOM_ENTRIES = entries_of("counters_h200_random.json")
 LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 
 
@@ -62,42 +64,42 @@ def test_requested_bytes_are_equal() -> None:
         assert plan.requested.requested_bytes == SECTOR * total(entry, LOADS, STORES)
 
 
-@pytest.mark.parametrize("stated", BLIND, ids=lambda stated: stated.what)
-def test_the_page_says_how_the_first_confrontation_went(stated: Any) -> None:
+FARED: dict[str, tuple[tuple[Blind, ...], list[dict[str, Any]]]] = {
+    "first": (BLIND, ENTRIES), "second": (AGAIN, AGAIN_ENTRIES), "third": (THIRD, THIRD_ENTRIES),
+    "fourth": (FOURTH, entries_of("counters_h200_fourth.json")),
+    "random": (RANDOM, [e for e in RANDOM_ENTRIES if e["set"] == "first"]),
+    "last": (LAST, [e for e in RANDOM_ENTRIES if e["set"] == "last"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("n", range(3))
+@pytest.mark.parametrize("which", list(FARED))
+def test_the_page_says_how_a_confrontation_went(which: str, n: int) -> None:
+    stated, entries = FARED[which][0][n], FARED[which][1]
     key = {"L2 bytes": "l2", "DRAM bytes": "dram", "time": "time_us"}[stated.what]
-    errors = np.abs([entry["said"][key] / counted(entry)[stated.what] - 1 for entry in ENTRIES])
+    known = [entry for entry in entries if entry["said"][key] is not None]
+    errors = np.abs([entry["said"][key] / counted(entry)[stated.what] - 1 for entry in known])
     assert (len(errors), int((errors <= stated.bound).sum())) == (stated.of, stated.within)
-    assert np.median(errors) == pytest.approx(stated.median, abs=0.005)
+    assert np.median(errors) == pytest.approx(stated.median, abs=0.0055)
     assert errors.max() == pytest.approx(stated.largest, abs=0.005)
+    assert stated.what != "time" or errors.max() < 0.5  # within a factor of two, as asked
 
 
-def test_the_sentence_names_what_failed() -> None:
+def test_the_sentences_name_what_failed() -> None:
     said = blind_sentence()
-    assert "13 settings" in said and "L2 bytes within 20 % in 10 of 13" in said and "worst 41 %" in said
+    assert "48 settings" in said and "L2 bytes within 20 % in 42 of 48" in said and "worst 49 %" in said
+    assert len(BEFORE) == len(FARED) - 1
+    assert "L2 bytes within 20 % in 10 of 13, 15 of 16, 33 of 42, 21 of 24, 43 of 48;" in again_sentence()
 
 
-@pytest.mark.parametrize("stated", AGAIN, ids=lambda stated: stated.what)
-def test_the_page_says_how_the_second_confrontation_went(stated: Any) -> None:
-    key = {"L2 bytes": "l2", "DRAM bytes": "dram", "time": "time_us"}[stated.what]
-    known = [entry for entry in AGAIN_ENTRIES if entry["said"][key] is not None]
-    errors = np.abs([entry["said"][key] / counted(entry)[stated.what] - 1 for entry in known])
-    assert (len(errors), int((errors <= stated.bound).sum())) == (stated.of, stated.within)
-    assert np.median(errors) == pytest.approx(stated.median, abs=0.005)
-    assert errors.max() == pytest.approx(stated.largest, abs=0.005)
-    if stated.what == "time":
-        assert errors.max() < 0.5  # within a factor of two, as asked
-    assert stated.what in again_sentence()
-
-
-@pytest.mark.parametrize("stated", THIRD, ids=lambda stated: stated.what)
-def test_the_page_says_how_the_third_confrontation_went(stated: Any) -> None:
-    key = {"L2 bytes": "l2", "DRAM bytes": "dram", "time": "time_us"}[stated.what]
-    known = [entry for entry in THIRD_ENTRIES if entry["said"][key] is not None]
-    errors = np.abs([entry["said"][key] / counted(entry)[stated.what] - 1 for entry in known])
-    assert (len(errors), int((errors <= stated.bound).sum())) == (stated.of, stated.within)
-    assert np.median(errors) == pytest.approx(stated.median, abs=0.005)
-    assert errors.max() == pytest.approx(stated.largest, abs=0.005)
-    assert "kernels 02 to 13" in again_sentence() and "L2 bytes within 20 % in 33 of 42" in again_sentence()
+@pytest.mark.parametrize("entry", FARED["last"][1], ids=lambda e: f"{e['kernel']}-{e['problem']['Nq']}")
+def test_the_last_test_was_of_the_model_as_it_is(entry: dict[str, Any]) -> None:
+    """What was said before the counters were read is what is said now."""
+    found = forecast(KERNELS[entry["kernel"]], Problem(**entry["problem"]), Tiling(*entry["tiling"]), GPUS["H200"])
+    assert found.levels.l2 == pytest.approx(entry["said"]["l2"], rel=1e-3)
+    assert found.time_us == pytest.approx(entry["said"]["time_us"], rel=1e-3)
+    assert found.dram_read + found.dram_written == pytest.approx(entry["said"]["dram"], rel=1e-3)
+    assert found.levels.requested == SECTOR * total(entry, LOADS, STORES)
 
 
 def test_a_head_that_l2_turned_out_to_hold() -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fmha.compiled import REGISTERS, SPILLED, registers_of, spilled_bytes
+from fmha.compiled import REGISTERS, SPILLED, registers_of, spilled_bytes, spilled_stores
 from fmha.dispatch import BLOCK_ORDERS
 from fmha.errors import LimitError
 from fmha.forecast import MODELLED, TIMED, forecast, own_order, time_us
@@ -206,7 +206,9 @@ def test_registers() -> None:
     assert set(LONGEST_FIRST) < set(COSTED)
     assert spilled_bytes("12", 64, 128, 128) == 100 and spilled_bytes("12", 64, 128, 64) == 0
     for number, known in SPILLED.items():
-        assert all(Bc in REGISTERS[number][wide, Br] and n >= 16 for (wide, Br, Bc), n in known.items())
+        assert all(Bc in REGISTERS[number][wide, Br] and n >= 16 for (wide, Br, Bc), (n, _, _) in known.items())
+        assert all(n >= once or number == "06" for n, once, _ in known.values())
+    assert spilled_stores("08", 128, 128, 64) == (72, 80) and spilled_stores("12", 64, 128, 64) == (0, 0)
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no CUDA compiler here")
