@@ -141,7 +141,7 @@ def rung_rows(rungs: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu) -> lis
 
 def _runs(time: Timing) -> str:
     """How often it was timed, and how far apart the 10th and the 90th percentile lie."""
-    return f"{time.repeats}, ± {50 * (time.p90_us - time.p10_us) / time.median_us:.2g} %"
+    return f"{time.repeats}, ± {50 * (time.p90_us - time.p10_us) / time.median_us:.2f} %"
 
 
 def _smem(uses: Sequence[Any]) -> int | None:

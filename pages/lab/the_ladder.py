@@ -107,6 +107,7 @@ def climb(steps: Sequence[Rung], peers: Sequence[Measured], gpu: Gpu, chosen: Ke
         )
     with st.expander("All rungs in numbers: error, registers, shared memory, lines"):
         st.dataframe(ladder_words.rung_rows(steps, peers, gpu), hide_index=True)
+        st.caption("Runs: how often it was timed; ± half the way from the 10th to the 90th percentile.")
         if why := ladder_words.absent(peers, steps):
             st.markdown("**Without a time:**\n" + "\n".join(why))
 

@@ -52,7 +52,7 @@ def test_the_climb_is_told_with_the_numbers_of_the_recording(shipped: Callable[.
     assert list(rows["rung"]) == [f"{n} {KERNELS[n].name}" for n in in_order]
     assert list(rows["TFLOP/s"]) == [f"{speed(n):.3g}" for n in in_order]
     assert all(rows["registers"] == "128") and not at.warning
-    assert "Medians of 20 runs." in said(at) and all(rows["runs"] == "20, ± 1 %")
+    assert "Medians of 20 runs." in said(at) and all(rows["runs"] == "20, ± 1.00 %")
 
 
 def test_who_was_timed_fewer_times_is_told(shipped: Callable[..., None]) -> None:
@@ -66,7 +66,7 @@ def test_who_was_timed_fewer_times_is_told(shipped: Callable[..., None]) -> None
     at = opened(dtype="fp32")
     rows = at.dataframe[0].value
     assert "Medians of 3 to 20 runs, of slow ones fewer." in said(at)
-    assert rows["runs"][rows["rung"].str.startswith("02")].tolist() == ["3, ± 1 %"]
+    assert rows["runs"][rows["rung"].str.startswith("02")].tolist() == ["3, ± 1.00 %"]
 
 
 @pytest.mark.parametrize("chosen", KERNELS.values(), ids=[k.name for k in KERNELS.values()])
