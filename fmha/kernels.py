@@ -291,6 +291,8 @@ KERNELS: dict[str, Kernel] = {
     )
 }
 
+ALIASES = {alias: k.number for k in KERNELS.values() for alias in (k.name, k.number.lstrip("0"))}  # of the numbers
+
 
 def kernel(name: str) -> Kernel:
     """A kernel by number ("02", "2") or name ("fmha101").
@@ -299,9 +301,8 @@ def kernel(name: str) -> Kernel:
         ProblemError: there is none of that name; the text lists them.
     """
     text = str(name).strip().lower()
-    for number, found in KERNELS.items():
-        if text in (number, number.lstrip("0"), found.name):
-            return found
+    if (number := ALIASES.get(text, text)) in KERNELS:
+        return KERNELS[number]
     known = ", ".join(f"{k.number} ({k.name})" for k in KERNELS.values())
     raise ProblemError(f"kernel={str(name)[:40]!r} is not known: use {known}.")
 
@@ -316,6 +317,7 @@ def previous(kernel: Kernel) -> Kernel | None:
 
 
 __all__ = [
+    "ALIASES",
     "KERNELS",
     "MAX_BLOCKS",
     "SECTOR",

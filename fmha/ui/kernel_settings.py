@@ -13,7 +13,7 @@ from fmha.errors import FmhaError
 from fmha.gpu.diagnosis import Diagnosis
 from fmha.hardware import DEFAULT_GPU, GPUS, Gpu
 from fmha.inputs import INPUTS, InputSource
-from fmha.kernels import KERNELS, Kernel, Plan, kernel
+from fmha.kernels import ALIASES, KERNELS, Kernel, Plan, kernel
 from fmha.ladder import TUTORIALS
 from fmha.problem import Problem, Tiling, check_memory
 from fmha.ui import controls, live
@@ -90,9 +90,8 @@ def _first(
 ) -> tuple[Kernel, int, int, str | None, str, Tiling, int, Target]:
     """The settings that matter most, in two rows: (kernel, N, d, mask, dtype, tiles, H, GPU)."""
     names = {k.number: f"{k.number} {k.name}" for k in KERNELS.values()}
-    aliases = {alias: k.number for k in KERNELS.values() for alias in (k.name, k.number.lstrip("0"))}
     with above[0]:
-        chosen = kernel(controls.choice("kernel", "Kernel", names, default="02", aliases=aliases))
+        chosen = kernel(controls.choice("kernel", "Kernel", names, default="02", aliases=ALIASES))
     with above[1]:
         N = controls.slider("N", "Tokens N", options=_lengths(source), default=min(4096, source.N or 4096))
     with above[2]:

@@ -14,7 +14,7 @@ from fmha.units import format_bytes, format_count, format_flops
 
 AS_WRITTEN = (
     "Counted on this machine's CPU, as written in the source: nvcc may join accesses, and then a GPU needs fewer "
-    "wavefronts. What an inlined function loads and stores counts on the kernel's line that calls it. No "
+    "wavefronts. What an inlined function does counts on the kernel's line that calls it. No "
     "time is said here: a CPU's says nothing about a GPU's."
 )
 

@@ -13,7 +13,7 @@ from fmha.errors import FmhaError, LimitError
 from fmha.figures.byte_levels import CONFLICTS
 from fmha.hardware import DEFAULT_GPU, GPUS
 from fmha.inputs import INPUTS, Inputs, load
-from fmha.kernels import KERNELS, Kernel
+from fmha.kernels import ALIASES, KERNELS, Kernel
 from fmha.measurement import Found, shipped
 from fmha.model_errors import measured
 from fmha.problem import Problem, Tiling
@@ -77,7 +77,7 @@ def settings() -> Asked:
     above = st.columns(4)
     with above[0]:
         number = controls.choice(
-            "kernel", "Kernel", {n: f"{n} {k.name}" for n, k in KERNELS.items()}, default="02",
+            "kernel", "Kernel", {n: f"{n} {k.name}" for n, k in KERNELS.items()}, default="02", aliases=ALIASES,
             help="01: naive attention in three functions. 02: the tutorial's kernel. Each later one changes one thing.",
         )  # fmt: skip
     with above[1]:

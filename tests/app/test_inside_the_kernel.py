@@ -326,3 +326,9 @@ def test_other_settings_that_were_counted_are_a_click_away() -> None:
     assert not [b for b in at.button if "N = 200" in b.label]
     assert "H = 2 · N = 200 · d = 40 · Br = 32 · Bc = 16 · causal = bottom-right" in said(at)
     assert "lines have equal sectors on the H200" in said(at)
+
+
+def test_a_link_may_name_the_kernel_in_the_ways_of_the_command_line() -> None:
+    for name in ("1", "naive", "NAIVE", "01"):
+        at = opened(kernel=name)
+        assert at.selectbox[0].value == "01" and not at.warning
