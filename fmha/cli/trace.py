@@ -48,7 +48,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--source", metavar="FILE.cu",
         help="a version of your own of the kernel's file, used instead; headers are looked for beside it, then in "
-        "cuda_src/",
+        "cuda_src/; what is between #ifndef FMHA_ON_CPU and #endif is left out",
     )  # fmt: skip
     add_problem(parser, dtype_default="the first that the kernel has")
     add_tiles(parser, "32, or the kernel's fastest where 32 x 32 cannot be")

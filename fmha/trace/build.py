@@ -19,11 +19,12 @@ from typing import Any, Literal
 from fmha import build_cache
 from fmha.errors import BuildError
 from fmha.folders import cache_folder
-from fmha.kernels import SOURCES
+from fmha.kernels import SOURCES, Argument
 from fmha.processes import run_bounded
 from fmha.trace.assembly import Site, prepare
 from fmha.trace.compilers import CppCompiler, compiler, environment, machine
-from fmha.trace.headers import gathered, missing
+from fmha.trace.complaints import called_with, explained
+from fmha.trace.headers import gathered
 from fmha.trace.inlining import described
 from fmha.trace.inlining_clang import inlined
 from fmha.trace.order import program_structure
@@ -65,12 +66,14 @@ def build(
     *,
     text: str | None = None,
     folder: Path | None = None,
+    called: Mapping[str, Sequence[Argument]] | None = None,
     cache: Path | None = None,
 ) -> Program:
     """Compile the kernels `functions` of a .cu file, each of `defines` as a -D, or take them from the cache.
 
     mode: "trace" reports every load and store, "flops" counts arithmetic instead. text: to be used in place of the
-    source file's; folder: where that text's headers lie (the source file's), before those of cuda_src.
+    source file's; folder: where that text's headers lie (the source file's), before those of cuda_src. called: the
+    arguments of functions whose parameters are to be held against them.
 
     Raises:
         BuildError: the source does not compile; `command` and `output` say all. InputError: a header cannot be read.
@@ -82,6 +85,8 @@ def build(
     files = gathered(source.name, source.read_text(encoding="utf-8") if text is None else text, beside, [SOURCES])
     parts = [machine(), sys.platform, str(cpp), mode, *functions, *(f"{k}={v}" for k, v in sorted(defines.items()))]
     parts += [f"{name}\0{content}" for name, content in sorted(files.items())]
+    checks = {name: called_with(arguments) for name, arguments in (called or {}).items()}
+    parts += [str(checks)]
     parts += [path.read_text(encoding="utf-8") for path in (*sorted(NATIVE.rglob("*.h")), RUNTIME)]
     steps = (build, compiler, gathered, prepare, program_structure, described, inlined)
     parts += [Path(step.__code__.co_filename).read_text(encoding="utf-8") for step in steps]
@@ -93,9 +98,11 @@ def build(
     runtime = _runtime(cpp, kept)
     with tempfile.TemporaryDirectory(prefix="fmha-trace-") as name:
         try:
-            binary, facts = _compile(cpp, Path(name), files, source.name, functions, defines, mode, runtime)
+            binary, facts = _compile(cpp, Path(name), files, source.name, functions, checks, defines, mode, runtime)
         except BuildError as error:
-            if (said := missing(error.output.replace(f"{name}{os.sep}", ""), (beside, SOURCES))) is not None:
+            code = {name: _without_comments(content) for name, content in files.items()}
+            log = error.output.replace(f"{name}{os.sep}", "")
+            if (said := explained(log, source.name, code, functions, (beside, SOURCES))) is not None:
                 raise BuildError(said, error.command) from None
             raise
     build_cache.write(kept, key, binary, facts)  # a folder that cannot be written costs time only
@@ -155,6 +162,7 @@ def _compile(
     files: Mapping[str, str],
     source: str,
     functions: Sequence[str],
+    checks: Mapping[str, tuple[str, str]],
     defines: Mapping[str, int],
     mode: Mode,
     runtime: Future[bytes],
@@ -166,7 +174,7 @@ def _compile(
         text = re.sub(r"\bextern(\s+)__shared__\b", r"extern\1", text)
         text = re.sub(r"^[ \t]*#[ \t]*pragma[ \t]+unroll\b.*$", "", text, flags=re.MULTILINE)  # clang would do it
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / "kernels.cpp").write_text(_glue(source, functions, files), encoding="utf-8")
+    (folder / "kernels.cpp").write_text(_glue(source, functions, checks, files), encoding="utf-8")
     flags = [*cpp.flags, *_FLAGS, *(f"-D{name}={value}" for name, value in defines.items())]
     flags += [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
     flags += [*cpp.inlining, *(["-DFMHA_TRACE", *cpp.hooks] if mode == "trace" else ["-DFMHA_COUNT_FLOPS"])]
@@ -189,7 +197,9 @@ def _compile(
     return program.read_bytes(), facts
 
 
-def _glue(source: str, functions: Sequence[str], files: Mapping[str, str]) -> str:
+def _glue(
+    source: str, functions: Sequence[str], checks: Mapping[str, tuple[str, str]], files: Mapping[str, str]
+) -> str:
     """The translation unit: the header, the kernels, and a way in for each of them.
 
     Headers of the system come first: they would not understand that `float` counts.
@@ -200,6 +210,10 @@ def _glue(source: str, functions: Sequence[str], files: Mapping[str, str]) -> st
             # g++ leaves out, without a word, what it was asked for and did not find; so ask by another name.
             lines += [f"#if __has_include(<./{name}>)", f"#include <{name}>", "#endif"]
     lines += ['#include "cuda_on_cpu.h"', f'#include "{source}"']
+    lines += [
+        f'static_assert(fmha::takes(&{name}, "{kinds}"), "{name} is called with ({words})");'
+        for name, (kinds, words) in checks.items()
+    ]
     plain = '__attribute__((no_sanitize("thread"), noinline)) static void'
     lines += [
         f"{plain} fmha_enter_{index}(void** at) {{ fmha::call(&{name}, at); }}" for index, name in enumerate(functions)

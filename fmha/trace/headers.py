@@ -16,11 +16,6 @@ from fmha.errors import InputError
 
 _INCLUDE = re.compile(r'^(\s*#\s*include\s+")([^"\n]+)(")', re.MULTILINE)
 _TAKEN = ("kernels.cpp", "kernels.s", "runtime.o", "program")  # what the builder itself writes there
-_MISSING = re.compile(
-    r"^(?:\./)?(?P<file>[^:\n]+):(?P<line>\d+):"
-    r".*(?:error: (?P<gcc>[^:\n]+): No such file|'(?P<clang>[^'\n]+)' file not found)",
-    re.MULTILINE,
-)
 
 
 def gathered(name: str, text: str, folder: Path, others: Sequence[Path] = ()) -> dict[str, str]:
@@ -53,25 +48,6 @@ def gathered(name: str, text: str, folder: Path, others: Sequence[Path] = ()) ->
     return made
 
 
-def missing(log: str, folders: Sequence[Path]) -> str | None:
-    """A sentence for a header that no folder has, from what a compiler said; None if that is not what it complains of.
-
-    folders: where headers in quotation marks were looked for.
-    """
-    found = _MISSING.search(log)
-    if found is None:
-        return None
-    name = found["gcc"] or found["clang"]
-    where = " or ".join(str(folder) for folder in dict.fromkeys(folders))
-    beside = any((folder / name).is_file() for folder in folders)
-    what = (
-        f'is looked for among the compiler\'s headers only: write #include "{name}"'
-        if beside
-        else f"is not in {where}: put it there, or correct its name"
-    )
-    return f"{found['file']}, line {found['line']}: the header {name} {what}."
-
-
 def _free(header: Path, taken: set[str]) -> str:
     """A name that no other file has; its own, if that is free."""
     wishes = itertools.chain([header.name], (f"{header.stem}_{n}{header.suffix}" for n in itertools.count(2)))
@@ -88,4 +64,4 @@ def _read(header: Path) -> str:
         raise InputError(f"the header {header} cannot be read ({error.strerror}): choose another.") from None
 
 
-__all__ = ["gathered", "missing"]
+__all__ = ["gathered"]

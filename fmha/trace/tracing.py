@@ -232,10 +232,13 @@ def trace(
     if write_lse:
         outputs["LSE"] = 4 * p.B * p.H * p.Nq
     functions = [launch.function for launch in plan.launches]
+    called = None if text is None else {launch.function: launch.arguments for launch in plan.launches}
     with ThreadPoolExecutor(2) as pool:
         modes: tuple[Mode, ...] = ("trace", "flops") if flops else ("trace",)
         made = [
-            pool.submit(build, kernel.path, functions, plan.defines, mode, text=text, folder=folder, cache=cache)
+            pool.submit(
+                build, kernel.path, functions, plan.defines, mode, text=text, folder=folder, called=called, cache=cache
+            )
             for mode in modes
         ]
         programs = [future.result() for future in made]

@@ -10,7 +10,7 @@ from fmha.cli import main
 from fmha.errors import BuildError, InputError
 from fmha.kernels import KERNELS, SOURCES
 from fmha.trace.build import build
-from fmha.trace.headers import gathered, missing
+from fmha.trace.headers import gathered
 from tests.trace.test_build import result
 
 KERNEL = 'extern "C" __global__ void first(float* out) {{ out[threadIdx.x] = {value}; }}\n'
@@ -71,20 +71,6 @@ def test_the_kernels_of_the_app_are_taken_as_they_are() -> None:
     for chosen in KERNELS.values():
         files = gathered(chosen.file, chosen.source(), SOURCES)
         assert files == {name: (SOURCES / name).read_text() for name in files} and "common.cuh" in files
-
-
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [
-        ("In file included from kernels.cpp:2:\nmine.cu:3:10: fatal error: a b.cuh: No such file or directory\n", 3),
-        ("./mine.cu:12:10: fatal error: 'a b.cuh' file not found\n   12 | #include \"a b.cuh\"\n", 12),
-    ],
-)
-def test_what_compilers_say_of_a_missing_header(log: str, line: int, tmp_path: Path) -> None:
-    what = f"is not in {tmp_path} or {SOURCES}: put it there, or correct its name."
-    assert missing(log, [tmp_path, SOURCES]) == f"mine.cu, line {line}: the header a b.cuh {what}"
-    assert "a b.cuh is not in one: put" in str(missing(log, [Path("one"), Path("one")]))
-    assert missing("mine.cu:3:10: error: 'x' was not declared", [tmp_path]) is None
 
 
 def test_the_command_finds_a_header_beside_the_source(

@@ -94,6 +94,30 @@ template <class... A>
 __attribute__((no_sanitize("thread"))) static inline void call(void (*kernel)(A...), void** at) {
     spread(kernel, at, typename UpTo<sizeof...(A)>::type{});
 }
+// Whether a kernel's parameters are of these kinds: p a pointer, i a whole number, f a float.
+template <class T>
+struct Kind {
+    static constexpr char of = sizeof(T) == 4 ? 'f' : '?';
+};
+template <class T>
+struct Kind<T*> {
+    static constexpr char of = 'p';
+};
+template <>
+struct Kind<int> {
+    static constexpr char of = 'i';
+};
+template <>
+struct Kind<unsigned> {
+    static constexpr char of = 'i';
+};
+template <class... A>
+constexpr bool takes(void (*)(A...), const char* kinds) {
+    const char mine[] = {Kind<A>::of..., 0};
+    int i = 0;
+    while (mine[i] && mine[i] == kinds[i]) ++i;
+    return mine[i] == kinds[i];
+}
 }  // namespace fmha
 
 #ifdef FMHA_COUNT_FLOPS
