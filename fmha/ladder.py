@@ -12,8 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from fmha.kernels import KERNELS, Kernel
-from fmha.measurement import Entry, Recording, Run, read, tflops
+from fmha.measurement import Entry, Recording, Run, read
 from fmha.problem import Causal, Problem
+from fmha.speeds import tflops
 
 SHIPPED = Path(__file__).resolve().parent / "recorded" / "ladder"
 TOKENS, HIDDEN = 16_384, 2_048  # of every problem: B N and H d, so that all take the same memory

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fmha import ladder
-from fmha.measurement import Recording, peak_tflops, shipped, tflops
+from fmha.measurement import Recording, shipped
 from fmha.papers import CLAIMS, Claim, Finding, Verdict, near
 from fmha.problem import Problem
+from fmha.speeds import peak_tflops, tflops
 
 FA2 = "FlashAttention-2 (2023)"
 FA3 = "FlashAttention-3 (2024)"

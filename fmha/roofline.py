@@ -20,9 +20,10 @@ from fmha.banks import BANK_BYTES, BANKS
 from fmha.errors import FmhaError
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS
-from fmha.measurement import Entry, Recording, Run, useful_flops
+from fmha.measurement import Entry, Recording, Run
 from fmha.problem import Problem, Tiling
 from fmha.schedule import Order
+from fmha.speeds import useful_flops
 from fmha.traffic import closed_form
 from fmha.units import format_number
 

@@ -26,9 +26,10 @@ from fmha.forecast import pace_of
 from fmha.hardware import KIB, Gpu
 from fmha.kernels import KERNELS
 from fmha.levels import caches_of
-from fmha.measurement import Recording, read, tflops
+from fmha.measurement import Recording, read
 from fmha.occupancy import Occupancy, occupancy
 from fmha.problem import Problem, Tiling
+from fmha.speeds import tflops
 from fmha.tile_designs import DESIGNS, Design, Need
 from fmha.traffic import Traffic, closed_form, compulsory_bytes
 from fmha.units import ceil_div

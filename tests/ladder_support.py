@@ -10,7 +10,8 @@ from fmha.check import Check
 from fmha.hardware import DriverFacts
 from fmha.kernels import KERNELS, kernel
 from fmha.ladder import PEERS
-from fmha.measurement import Build, Device, Entry, FunctionUse, MmaPeak, Recording, Run, Timing, useful_flops
+from fmha.measurement import Build, Device, Entry, FunctionUse, MmaPeak, Recording, Run, Timing
+from fmha.speeds import useful_flops
 
 FACTS = DriverFacts(
     "NVIDIA H200", "9.0", 132, 1_980_000, 3_201_000, 6144, 60 << 20, 140 << 30, 233_472, 232_448, 2048, 1024, 32, 65_536

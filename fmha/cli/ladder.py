@@ -32,8 +32,9 @@ from fmha.ladder import (
     TUTORIALS,
     problem,
 )
-from fmha.measurement import Recording, tflops, useful_flops
+from fmha.measurement import Recording
 from fmha.problem import DTYPES, Causal
+from fmha.speeds import tflops, useful_flops
 
 DTYPES_AT = {"fp32": LENGTHS, "bf16": LENGTHS, "fp16": (COUNTED_AT,)}  # fp16 is as fast as bf16: one length shows it
 LONGEST_S = 1.0

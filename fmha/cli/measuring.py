@@ -9,8 +9,9 @@ from typing import Any
 
 from fmha.errors import GpuError
 from fmha.kernels import kernel
-from fmha.measurement import Entry, Recording, Run, peak_tflops, tflops
+from fmha.measurement import Entry, Recording, Run
 from fmha.problem import Problem, Tiling
+from fmha.speeds import peak_tflops, tflops
 from fmha.units import format_time_us
 
 _COUNTER_SECONDS = 60.0  # for each run that is counted

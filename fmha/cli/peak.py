@@ -13,7 +13,8 @@ from fmha import FmhaError
 from fmha.cli.measuring import need_gpu, say, wait
 from fmha.cli.options import SHAPE
 from fmha.errors import InputError
-from fmha.measurement import Device, MmaPeak, Recording, peak_tflops, read
+from fmha.measurement import Device, MmaPeak, Recording, read
+from fmha.speeds import peak_tflops
 
 _LIMIT_S = 300.0
 _UNHEEDED = (*SHAPE, "dtype", "scale", "lens_k", "left_pad", "kernel", "Br", "Bc", "causal")

@@ -13,7 +13,8 @@ from fmha.figures import theme
 from fmha.figures.sketch import Sketch
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS
-from fmha.measurement import Entry, Run, least_time_us, useful_flops
+from fmha.measurement import Entry, Run
+from fmha.speeds import least_time_us, useful_flops
 from fmha.units import format_number, format_time_us
 
 _LONGEST = 28  # characters of a name; names may come from a file

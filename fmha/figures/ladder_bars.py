@@ -12,7 +12,7 @@ from fmha.figures.roof_chart import spread
 from fmha.figures.sketch import Sketch
 from fmha.hardware import Gpu
 from fmha.ladder import Measured, Rung
-from fmha.measurement import peak_tflops
+from fmha.speeds import peak_tflops
 from fmha.units import format_number
 
 HEIGHT = 430

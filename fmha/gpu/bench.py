@@ -22,8 +22,9 @@ from fmha.gpu.peers import Peer, peers, quiet
 from fmha.gpu.timing import time_in_turns
 from fmha.inputs import load
 from fmha.kernels import KERNELS, Kernel, Plan, kernel
-from fmha.measurement import Build, Entry, ErrorMap, Recording, Run, implausible
+from fmha.measurement import Build, Entry, ErrorMap, Recording, Run
 from fmha.problem import Problem, Tiling
+from fmha.speeds import implausible
 
 Report = Callable[[str, float | None], None]
 _BUDGET = 1 << 24  # scores of a kernel that are compared in float64: about a second

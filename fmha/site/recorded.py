@@ -9,12 +9,13 @@ from pathlib import Path
 from fmha import ladder
 from fmha.figures.byte_levels import dram_measured, requested_measured
 from fmha.figures.kernel_times import kernel_times, timed
-from fmha.measurement import SHIPPED, Entry, Recording, Run, peak_tflops, shipped, tflops
+from fmha.measurement import SHIPPED, Entry, Recording, Run, shipped
 from fmha.paper_ratios import all_claims
 from fmha.papers import Claim
 from fmha.problem import Problem
 from fmha.site import as_run, show
 from fmha.site.frame import page, table
+from fmha.speeds import peak_tflops, tflops
 from fmha.units import format_bytes, format_number, format_time_us
 
 FOLDER = "recordings"

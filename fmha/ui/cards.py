@@ -15,8 +15,9 @@ from fmha.figures.kernel_times import Bar
 from fmha.gpu.diagnosis import Diagnosis
 from fmha.hardware import Gpu
 from fmha.kernels import Kernel, Launch
-from fmha.measurement import Build, Entry, Found, Recording, Run, State, peak_tflops
+from fmha.measurement import Build, Entry, Found, Recording, Run, State
 from fmha.problem import Problem
+from fmha.speeds import peak_tflops
 from fmha.ui.sentences import differences, gigabytes, one_line, percent, said
 from fmha.units import format_bytes, format_number, format_time_us
 

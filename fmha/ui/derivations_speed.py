@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from fmha.figures import claim_charts
 from fmha.figures.claim_charts import Ratio
-from fmha.measurement import Recording, useful_flops
+from fmha.measurement import Recording
 from fmha.paper_ratios import CUDNN, EAGER, FLASH2, FLASH3, Speed, speeds
+from fmha.speeds import useful_flops
 from fmha.units import format_time_us
 
 if TYPE_CHECKING:

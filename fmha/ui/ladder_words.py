@@ -9,10 +9,11 @@ from fmha.figures.ladder_bars import NAMES
 from fmha.hardware import Gpu
 from fmha.kernels import Kernel, previous
 from fmha.ladder import TUTORIAL, Measured, Rung
-from fmha.measurement import Timing, peak_name, peak_tflops
+from fmha.measurement import Timing
 from fmha.occupancy import occupancy
 from fmha.problem import Causal
 from fmha.rungs import COUNTERS, Claim, Moved, Outcome, lines
+from fmha.speeds import peak_name, peak_tflops
 from fmha.ui.page import plain
 from fmha.ui.sentences import one_line, percent, said
 from fmha.units import format_bytes, format_count, format_number, format_ratio, format_time_us

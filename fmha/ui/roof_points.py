@@ -13,11 +13,12 @@ from fmha.figures.roof_chart import Mark
 from fmha.forecast import MODELLED, forecast, own_order
 from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS
-from fmha.measurement import Entry, Found, Recording, Run, nearest, useful_flops
+from fmha.measurement import Entry, Found, Recording, Run, nearest
 from fmha.problem import Problem, Tiling
 from fmha.roofline import LEVELS, ORDERS, WAVEFRONT_BYTES, Bound, Point, Roof, bound, predicted, recorded
 from fmha.schedule import Order
 from fmha.sm_time import wavefronts
+from fmha.speeds import useful_flops
 from fmha.traffic import closed_form, compulsory_bytes
 from fmha.ui.page import plain
 from fmha.ui.sentences import differences, one_line, percent, said

@@ -19,10 +19,11 @@ from fmha.figures.byte_levels import (
 from fmha.figures.kernel_times import Bar
 from fmha.hardware import Gpu
 from fmha.kernels import KERNELS, SECTOR, Launch
-from fmha.measurement import Entry, Run, peak_name, peak_tflops, tflops
+from fmha.measurement import Entry, Run
 from fmha.memory import hbm_held
 from fmha.occupancy import Occupancy
 from fmha.problem import Problem
+from fmha.speeds import peak_name, peak_tflops, tflops
 from fmha.traffic import compulsory_bytes
 from fmha.ui.page import plain
 from fmha.units import format_bytes, format_count, format_number, format_ratio, format_time_us

@@ -18,9 +18,10 @@ from fmha.figures.roof_chart import Mark, roof_chart, spread
 from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
-from fmha.measurement import Recording, shipped, useful_flops
+from fmha.measurement import Recording, shipped
 from fmha.problem import Problem, Tiling
 from fmha.roofline import LEVELS, roofs
+from fmha.speeds import useful_flops
 from fmha.traffic import closed_form, compulsory_bytes
 from fmha.ui.roof_points import (
     best_kernel,

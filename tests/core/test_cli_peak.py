@@ -12,7 +12,8 @@ from fmha import ladder
 from fmha.cli import main
 from fmha.errors import InputError, LimitError
 from fmha.kernels import KERNELS
-from fmha.measurement import THREE_PRODUCTS, MmaPeak, read, tflops
+from fmha.measurement import MmaPeak, read
+from fmha.speeds import THREE_PRODUCTS, tflops
 from tests.ladder_support import PEAK, FakeService, FakeTicket, ladder_recording
 
 

@@ -28,14 +28,11 @@ from fmha.measurement import (
     Run,
     State,
     Timing,
-    implausible,
-    least_time_us,
     nearest,
     read,
     shipped,
-    tflops,
-    useful_flops,
-)  # fmt: skip
+)
+from fmha.speeds import implausible, least_time_us, tflops, useful_flops
 
 FACTS = DriverFacts(
     "NVIDIA H200", "9.0", 132, 1_980_000, 3_201_000, 6016, 62_914_560, 150_109_880_320, 233_472, 232_448, 2048, 1024,

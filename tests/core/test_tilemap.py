@@ -16,8 +16,9 @@ from fmha.errors import ProblemError
 from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
-from fmha.measurement import shipped, tflops
+from fmha.measurement import shipped
 from fmha.occupancy import occupancy
+from fmha.speeds import tflops
 from fmha.tile_designs import DESIGNS, presets
 from fmha.tilemap import BASE_SIZES, Predicted, TileMap, asked_of_l2, least_time_us, tile_map
 from fmha.traffic import closed_form

@@ -20,9 +20,10 @@ from fmha.figures.smem_map import smem_map, used_bytes
 from fmha.hardware import GPUS
 from fmha.inputs import load
 from fmha.kernels import KERNELS
-from fmha.measurement import Entry, ErrorMap, Recording, least_time_us
+from fmha.measurement import Entry, ErrorMap, Recording
 from fmha.problem import Problem, Tiling
 from fmha.reference import output_rows, reference
+from fmha.speeds import least_time_us
 from fmha.traffic import compulsory_bytes
 from tests.app.recordings import SMALL, TILES, counters_for, recording, timing
 
