@@ -13,7 +13,7 @@ from fmha.figures.l2_sizes import l2_sizes
 from fmha.figures.wave_picture import wave_picture
 from fmha.forecast import TIMED, own_order
 from fmha.hardware import GPUS, MIB
-from fmha.kernels import KERNELS
+from fmha.kernels import ALIASES, KERNELS
 from fmha.levels import Levels, TensorBytes
 from fmha.measurement import Found, Recording, nearest, shipped
 from fmha.model_errors import errors, measured
@@ -53,7 +53,7 @@ def settings() -> Asked:
             help=f"The kernels are CUDA, and the model of the caches covers no other GPU: the {others} is not offered.",
         )  # fmt: skip
         number = controls.choice(
-            "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in TIMED}, default=FLASH,
+            "kernel", "Kernel", {n: f"{n} {KERNELS[n].name}" for n in TIMED}, default=FLASH, aliases=ALIASES,
             help="01: naive attention in three functions. 02: the tutorial's kernel, q-outer. The others are q-outer "
             "too, from 06 on with larger tiles.",
         )  # fmt: skip

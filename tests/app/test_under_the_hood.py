@@ -77,6 +77,11 @@ def test_every_kernel_and_gpu_has_its_forecast(kernel: str, gpu: str, causal: st
     assert not at.error
 
 
+def test_a_link_may_name_the_kernel_in_the_ways_of_the_command_line() -> None:
+    at = opened(kernel="Lag", N="512", H="1")
+    assert not at.warning and "12" in [box.value for box in at.selectbox]
+
+
 def test_without_l2_dram_serves_what_l2_served() -> None:
     none = forecast(KERNELS["02"], RECORDED, Tiling(32, 32), GPUS["H200"], l2_bytes=0).levels
     assert format_bytes(none.dram) in opened(l2="0").subheader[0].value
