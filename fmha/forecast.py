@@ -168,22 +168,29 @@ def pace_of(kernel: Kernel, plan: Plan, gpu: Gpu, blocks: int, wavefronts: int =
     Args:
         wavefronts: of shared memory in the whole run; for kernel 02 only.
     """
-    p, t = plan.problem, plan.tiling
     (launch,) = plan.launches
+    there = min(blocks, ceil_div(launch.grid, gpu.sms))
+    found = _pace(kernel, plan, gpu, there, wavefronts)
+    if there == 1 or launch.grid >= there * gpu.sms:
+        return found
+    return found._replace(fewer=_pace(kernel, plan, gpu, there - 1, wavefronts))
+
+
+def _pace(kernel: Kernel, plan: Plan, gpu: Gpu, there: int, wavefronts: int) -> Pace:
+    """Of blocks on SMs that hold `there` of them."""
+    p, t = plan.problem, plan.tiling
     if kernel.number in COSTED:
-        visit_us = sm_time(kernel, plan, gpu, blocks, own_order(kernel)).visit_us
+        visit_us = sm_time(kernel, plan, gpu, there, own_order(kernel)).visit_us
         rounds = visit_cost(kernel.number, plan).rounds
     else:
-        there = min(blocks, ceil_div(launch.grid, gpu.sms))
-        turns = _fmha101_turns(plan, wavefronts, there, gpu)
         visits = p.H * float(reach(p, t).duration.sum())
-        visit_us = turns * gpu.sms * there / visits if visits else 0.0
+        visit_us = _fmha101_turns(plan, wavefronts, there, gpu) * gpu.sms * there / visits if visits else 0.0
         rounds = 1
     if kernel.number in ("02", *ONE_SCORE):  # a thread loads number after number
         rounds = max(1, ceil_div(p.d, t.Br * (4 if kernel.number == "05" else 1)))
     elif kernel.number == "06":  # time stamps: who comes first to a tile waits half as often as the time has it
         rounds = ceil_div(rounds, 2)
-    return pace(kernel.number, visit_us, rounds, min(blocks, ceil_div(launch.grid, gpu.sms)))
+    return pace(kernel.number, visit_us, rounds, there)
 
 
 def _flash_levels(

@@ -159,9 +159,13 @@ class _Run:
         )
         self.drift = by_sm[self.sm]
         self.uneven = 1 + pace.uneven * (np.arange(slots) // sms / max(there - 1, 1) - 0.5) * (there > 1)
+        self.jitter, self.waits = np.full(slots, pace.apart_us), np.full(slots, WAITS_US * pace.rounds / there)
+        if pace.fewer is not None and slots < sms * there:
+            few = (np.bincount(self.sm) < there)[self.sm]
+            self.uneven[few] = pace.fewer.visit_us / pace.visit_us if pace.visit_us else 1.0
+            self.jitter[few], self.waits[few] = pace.fewer.apart_us, WAITS_US * pace.rounds / max(there - 1, 1)
+        self.jitter *= pace.drift  # while one waits, the others on the SM go on
         self.speed = np.maximum(0.5, 1 + pace.drift * pace.speeds * self._draw(work.blocks))
-        self.jitter = pace.drift * pace.apart_us
-        self.waits = WAITS_US * pace.rounds / there  # while one waits, the others on the SM go on
 
         # By strip: when the first block was done with it (loads ahead: began it), and its latest use.
         self.strips = work.lasts.shape[1]
@@ -218,12 +222,13 @@ class _Run:
         key = work.kv_head[block] * self.strips + place
         visits = lasts / self.pace.visit_us if self.pace.visit_us else np.ones(len(lasts))
         lasts = lasts * self.uneven[chosen] * self.speed[block]
+        jitter, waits = self.jitter[chosen], self.waits[chosen]
         order = np.lexsort((at + lasts, key))  # who is faster leads from the second tile on
         leads = order[_changes(key[order])]
         from_dram = np.zeros(len(chosen), np.bool_)
         from_dram[leads] = self._missing(key[leads], at[leads])
 
-        end = at + lasts + self.drift[chosen] * visits + np.where(from_dram, self.waits * visits, 0.0)
+        end = at + lasts + self.drift[chosen] * visits + np.where(from_dram, waits * visits, 0.0)
         self.ready[key[from_dram]] = end[from_dram]
         steps, window, share = np.sqrt(visits), np.full(len(visits), WINDOW_US), np.full(len(visits), 0.5)
         if self.pace.rounds:
@@ -231,13 +236,13 @@ class _Run:
             end = np.maximum(end, self.ready[key])  # who is behind goes on with the first, at best
             window, share = np.where(together, WINDOW_US + WAITS_US, window), np.where(together, 1.0, share)
             # In every visit they wait for one another, so what they differ by does not add up.
-            steps = np.where(together, np.minimum(steps, max(1.0, self.jitter / (2 * self.waits))), steps)
+            steps = np.where(together, np.minimum(steps, np.maximum(1.0, jitter / (2 * waits))), steps)
             if self.there > 1 and not self.pace.uneven:
                 later, first = self._beside(key, chosen, at)
                 sooner = L1_SOONER_US * self.pace.rounds * visits[later]
                 end[later] = np.maximum(end[first], end[later] - sooner)
-        middle = (at + end - lasts) / 2 + self.jitter * steps * share * self._draw(len(chosen))
-        end += self.jitter * steps * self._draw(len(chosen))
+        middle = (at + end - lasts) / 2 + jitter * steps * share * self._draw(len(chosen))
+        end += jitter * steps * self._draw(len(chosen))
         np.maximum.at(self.used, key, at)
         self._count(block >= self.late, key, middle, window, chosen, work.keys[block, place])
 

@@ -120,14 +120,15 @@ class Repeated(NamedTuple):
     largest: float
 
 
-REPEATED = Repeated(293, 0.014, 0.083, 0.40)
+REPEATED = Repeated(341, 0.0135, 0.079, 0.40)
 LIMITS_OF_THE_MODEL: tuple[str, ...] = (
     "Everything is counted in whole tiles: not the sectors of partial lines, the order within a tile, or bank and "
     "channel conflicts of L2 and DRAM.",
     "Not modelled: address translation (TLB), when L2 writes back (only how much is still in it at the end), clock and "
     "power changes, and other work on the GPU.",
     "Merging of requests between L1 and L2 depends on which blocks are in step to some ten nanoseconds, and is "
-    "followed roughly: worst in short runs of few blocks, where L2 bytes may be off by a third and more. The hardware "
+    "followed roughly: worst in runs of few blocks, not more than the SMs hold at once, where L2 bytes may be off by "
+    "half and even twice as many. The hardware "
     "does not repeat them either: counted again, those of one setting in ten differ by more than "
     f"{100 * REPEATED.tenth:.0f} %, and one by {100 * REPEATED.largest:.0f} %.",
     "Registers that threads spill are counted for the tile sizes that were compiled (nvcc 13.0, sm_90); another "
@@ -230,21 +231,27 @@ FOURTH: tuple[Blind, ...] = (
 )
 
 
-# Settings drawn at random, when the model knew of ragged heads and of what spills: counters_h200_random.json, "first".
+# Settings drawn at random, when the model knew of ragged heads and of what spills: counters_h200_random.json, "first",
+# and, when numbers had been chosen with those, "second".
 RANDOM: tuple[Blind, ...] = (
     Blind("L2 bytes", 0.20, 43, 48, 0.07, 0.60),
     Blind("DRAM bytes", 0.15, 48, 48, 0.01, 0.07),
     Blind("time", 0.15, 41, 48, 0.04, 0.29),
 )
-
-
-# The last: of the model as it is. "last" in the same file.
-LAST: tuple[Blind, ...] = (
+RANDOM_AGAIN: tuple[Blind, ...] = (
     Blind("L2 bytes", 0.20, 42, 48, 0.05, 0.49),
     Blind("DRAM bytes", 0.15, 48, 48, 0.01, 0.07),
     Blind("time", 0.15, 46, 48, 0.06, 0.28),
 )
-BEFORE = (BLIND, AGAIN, THIRD, FOURTH, RANDOM)
+
+
+# The last: of the model as it is. "last" in the same file.
+LAST: tuple[Blind, ...] = (
+    Blind("L2 bytes", 0.20, 41, 48, 0.07, 0.97),
+    Blind("DRAM bytes", 0.15, 48, 48, 0.01, 0.04),
+    Blind("time", 0.15, 43, 48, 0.05, 0.30),
+)
+BEFORE = (BLIND, AGAIN, THIRD, FOURTH, RANDOM, RANDOM_AGAIN)
 
 
 def blind_sentence() -> str:
@@ -263,7 +270,7 @@ def again_sentence() -> str:
         f"There were {len(BEFORE)} tests of the kind before, each of the model of then: L2 bytes within "
         f"{100 * BLIND[0].bound:.0f} % in {l2}; DRAM bytes within {100 * BLIND[1].bound:.0f} % in {dram}. What failed "
         "showed what was missing: that blocks must be followed in time, that the last block of a ragged head leads the "
-        "others, what threads spill."
+        "others, what threads spill, that SMs with fewer blocks are faster."
     )
 
 
@@ -281,8 +288,8 @@ EVERYTHING: tuple[Error, ...] = (
     Error("DRAM bytes", 0.01, 0.42),
     Error("time", 0.02, 0.32),
 )
-RANGE_HOLDS = 284, 293  # counters of kernels 02 to 13 within `fmha.l2_range`, and of how many
-SETTINGS, BEYOND = 283, 4  # BEYOND: L2 bytes off by more than 20 %
+RANGE_HOLDS = 325, 341  # counters of kernels 02 to 13 within `fmha.l2_range`, and of how many
+SETTINGS, BEYOND = 331, 9  # BEYOND: L2 bytes off by more than 20 %
 
 
 def since_then() -> str:

@@ -31,7 +31,8 @@ class Pace(NamedTuple):
     for one after the other in a visit; 0: it computes while they are under way. apart_us: by how much a visit differs
     from the next. uneven: by what share of their visits the blocks on an SM differ, the last from the first. speeds: by
     what share all blocks differ, whatever their SM. shrinks: a visit is shorter where rows or keys are missing. drift:
-    how many times as much as was fitted visits and blocks differ.
+    how many times as much as was fitted visits and blocks differ. fewer: of blocks on SMs that hold one block less than
+    others do; None: as the rest.
     """
 
     visit_us: float = 20.0
@@ -41,6 +42,7 @@ class Pace(NamedTuple):
     speeds: float = 0.0
     shrinks: bool = True
     drift: float = 1.0
+    fewer: Pace | None = None
 
 
 def pace(number: str, visit_us: float, rounds: float, there: int) -> Pace:

