@@ -217,7 +217,7 @@ class _Run:
             place = np.where(busy & work.backward[self.block], work.high[self.block] - 1 - self.done, place)
         lasts = work.lasts[self.block, place]
         soon = max(float((self.at + lasts).min()), float(self.at.min() + lasts[busy].max() / 2))
-        chosen = np.flatnonzero(self.at < soon + 1e-9)
+        chosen = np.flatnonzero(self.at <= soon + 1e-9)
         at, block, place, lasts = self.at[chosen], self.block[chosen], place[chosen], lasts[chosen]
         key = work.kv_head[block] * self.strips + place
         visits = lasts / self.pace.visit_us if self.pace.visit_us else np.ones(len(lasts))

@@ -177,7 +177,7 @@ class Error(NamedTuple):
 
 # Computed by tests/core/test_forecast.py, which fails when they no longer hold.
 ERRORS_OF_THE_MODEL: tuple[Error, ...] = (
-    Error("L2 bytes", 0.03, 0.15),
+    Error("L2 bytes", 0.03, 0.19),
     Error("DRAM bytes", 0.01, 0.05),
     Error("time", 0.02, 0.11),
 )

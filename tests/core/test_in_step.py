@@ -125,6 +125,7 @@ problems = st.builds(
         st.sampled_from([0.0, 0.01]),
         st.booleans(),
         st.sampled_from([0.5, 1, 2]),
+        st.sampled_from([None, Pace(), Pace(0.0), Pace(30.0, 0, 0.5)]),
     ),
     st.builds(
         Caches, st.sampled_from([0, 5000, 10**6]), st.sampled_from([0, 9000, 10**9]), merging_sms=st.integers(1, 4)
