@@ -159,12 +159,13 @@ class _Run:
         )
         self.drift = by_sm[self.sm]
         self.uneven = 1 + pace.uneven * (np.arange(slots) // sms / max(there - 1, 1) - 0.5) * (there > 1)
+        # While one waits, the others on the SM go on.
         self.jitter, self.waits = np.full(slots, pace.apart_us), np.full(slots, WAITS_US * pace.rounds / there)
         if pace.fewer is not None and slots < sms * there:
             few = (np.bincount(self.sm) < there)[self.sm]
             self.uneven[few] = pace.fewer.visit_us / pace.visit_us if pace.visit_us else 1.0
             self.jitter[few], self.waits[few] = pace.fewer.apart_us, WAITS_US * pace.rounds / max(there - 1, 1)
-        self.jitter *= pace.drift  # while one waits, the others on the SM go on
+        self.jitter *= pace.drift
         self.speed = np.maximum(0.5, 1 + pace.drift * pace.speeds * self._draw(work.blocks))
 
         # By strip: when the first block was done with it (loads ahead: began it), and its latest use.
