@@ -1,7 +1,7 @@
 """Between what bytes asked of L2 are expected: whose requests merge hangs on nanoseconds that no model of tiles knows.
 
 Blocks are followed as if they came out of step half, and twice, as fast as was fitted; what lies between, and a tenth
-more on either side, held the counters in all but a few of the settings that were ever measured (`fmha.model_facts`).
+more on either side, held the counters in all but a few of the settings that were ever measured (`fmha.model_record`).
 """
 
 from __future__ import annotations

@@ -23,8 +23,6 @@ from fmha.hardware import DriverFacts, Gpu, from_driver
 from fmha.kernels import KERNELS, Kernel
 from fmha.problem import DTYPES, MAX_TOKENS, Problem, Tiling
 from fmha.records import Wrong, build, parsed, plain, wrong
-from fmha.speeds import tflops as tflops  # they are asked for here too
-from fmha.speeds import useful_flops as useful_flops
 
 FORMAT = 1
 MAX_FILE_BYTES = 16 << 20

@@ -1,6 +1,7 @@
 """The model of bytes and time in words and numbers: what it does, what was fitted and to what, how far it is off.
 
-Pages print these; `fmha.forecast` computes with them, and `tests/core/test_forecast.py` checks the errors.
+Pages print these; `fmha.forecast` computes with them, and `tests/core/test_forecast.py` checks the errors. How it fared
+where it was tested: `fmha.model_record`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from fmha.in_step import CLUSTER, GROUP_SMS, LOST_TOGETHER, SM_US, WAITS_US, WIN
 from fmha.levels import DIRTY_SHARE, MERGING_SMS, READ_WAYS, SCATTERED, WAYS
 from fmha.lockstep import SHRINKS
 from fmha.merging import IN_STEP_VISITS
+from fmha.model_record import REPEATED, Error
 from fmha.pace import ALONE_US, BY_SCORE, BY_SCORE_US, OF_A_VISIT, SPEEDS, STEADY_US, UNEVEN, UNEVEN_WAITING
 
 LAUNCH_US = 3.0
@@ -110,17 +112,6 @@ FITTED: tuple[Constant, ...] = (
 )
 
 
-class Repeated(NamedTuple):
-    """By how much L2 bytes of one setting differ from run to run: the most over the least, less 1. Of `settings` that
-    were counted at least twice the median, what a tenth of them exceed, and the largest."""
-
-    settings: int
-    median: float
-    tenth: float
-    largest: float
-
-
-REPEATED = Repeated(341, 0.0135, 0.079, 0.40)
 LIMITS_OF_THE_MODEL: tuple[str, ...] = (
     "Everything is counted in whole tiles: not the sectors of partial lines, the order within a tile, or bank and "
     "channel conflicts of L2 and DRAM.",
@@ -167,137 +158,9 @@ HOW_THE_MODEL_WORKS: tuple[str, ...] = (
 )
 
 
-class Error(NamedTuple):
-    """Relative errors of the model over the recorded settings of kernels 01 and 02."""
-
-    what: str
-    median: float
-    largest: float
-
-
 # Computed by tests/core/test_forecast.py, which fails when they no longer hold.
 ERRORS_OF_THE_MODEL: tuple[Error, ...] = (
     Error("L2 bytes", 0.03, 0.19),
     Error("DRAM bytes", 0.01, 0.05),
     Error("time", 0.02, 0.11),
 )
-
-
-class Blind(NamedTuple):
-    """How a forecast fared on settings that were measured after the model was fixed.
-
-    within: so many of `of` settings are off by no more than `bound`; median, largest: relative errors.
-    """
-
-    what: str
-    bound: float
-    within: int
-    of: int
-    median: float
-    largest: float
-
-
-# The first confrontation, kept as it was: tests/core/counters_h200_later.json has both sides.
-BLIND: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 10, 13, 0.03, 0.41),
-    Blind("DRAM bytes", 0.15, 12, 13, 0.01, 0.25),
-    Blind("time", 0.15, 12, 13, 0.02, 0.29),
-)
-
-
-# The second one, kept as it was: tests/core/counters_h200_again.json. DRAM: without one setting where the model said
-# nothing (`fmha.edge`).
-AGAIN: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 15, 16, 0.02, 0.31),
-    Blind("DRAM bytes", 0.15, 15, 15, 0.01, 0.06),
-    Blind("time", 0.15, 12, 16, 0.02, 0.32),
-)
-
-
-# The third, of kernels 02 to 13, when the model had learned to follow blocks in time: counters_h200_third.json. DRAM:
-# without seven settings where it said nothing.
-THIRD: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 33, 42, 0.04, 0.54),
-    Blind("DRAM bytes", 0.15, 34, 35, 0.01, 0.42),
-    Blind("time", 0.15, 41, 42, 0.03, 0.19),
-)
-
-
-# The fourth, after numbers had been chosen with the third: counters_h200_fourth.json.
-FOURTH: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 21, 24, 0.07, 0.21),
-    Blind("DRAM bytes", 0.15, 23, 24, 0.02, 0.15),
-    Blind("time", 0.15, 24, 24, 0.04, 0.12),
-)
-
-
-# Settings drawn at random, when the model knew of ragged heads and of what spills: counters_h200_random.json, "first",
-# and, when numbers had been chosen with those, "second".
-RANDOM: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 43, 48, 0.07, 0.60),
-    Blind("DRAM bytes", 0.15, 48, 48, 0.01, 0.07),
-    Blind("time", 0.15, 41, 48, 0.04, 0.29),
-)
-RANDOM_AGAIN: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 42, 48, 0.05, 0.49),
-    Blind("DRAM bytes", 0.15, 48, 48, 0.01, 0.07),
-    Blind("time", 0.15, 46, 48, 0.06, 0.28),
-)
-
-
-# The last: of the model as it is. "last" in the same file.
-LAST: tuple[Blind, ...] = (
-    Blind("L2 bytes", 0.20, 41, 48, 0.07, 0.97),
-    Blind("DRAM bytes", 0.15, 48, 48, 0.01, 0.04),
-    Blind("time", 0.15, 43, 48, 0.05, 0.30),
-)
-BEFORE = (BLIND, AGAIN, THIRD, FOURTH, RANDOM, RANDOM_AGAIN)
-
-
-def blind_sentence() -> str:
-    """`LAST` in words, for a page."""
-    return (
-        f"{LAST[0].of} settings of kernels 02 to 13 drawn at random (tiles, lengths, heads, head dimension, mask, "
-        f"number type), predicted before they were counted, and used for no number since: {_said(LAST)}. Requested "
-        "bytes were equal in all."
-    )
-
-
-def again_sentence() -> str:
-    """`BEFORE` in words, for a page."""
-    l2, dram = (", ".join(f"{fared[n].within} of {fared[n].of}" for fared in BEFORE) for n in (0, 1))
-    return (
-        f"There were {len(BEFORE)} tests of the kind before, each of the model of then: L2 bytes within "
-        f"{100 * BLIND[0].bound:.0f} % in {l2}; DRAM bytes within {100 * BLIND[1].bound:.0f} % in {dram}. What failed "
-        "showed what was missing: that blocks must be followed in time, that the last block of a ragged head leads the "
-        "others, what threads spill, that SMs with fewer blocks are faster."
-    )
-
-
-def _said(fared: tuple[Blind, ...]) -> str:
-    return "; ".join(
-        f"{b.what} within {100 * b.bound:.0f} % in {b.within} of {b.of} (median {100 * b.median:.0f} %, worst "
-        f"{100 * b.largest:.0f} %)"
-        for b in fared
-    )
-
-
-# Of the model as it is now, over all that was ever counted but the last test; tests/core/test_forecast.py.
-EVERYTHING: tuple[Error, ...] = (
-    Error("L2 bytes", 0.04, 0.60),
-    Error("DRAM bytes", 0.01, 0.42),
-    Error("time", 0.02, 0.32),
-)
-RANGE_HOLDS = 325, 341  # counters of kernels 02 to 13 within `fmha.l2_range`, and of how many
-SETTINGS, BEYOND = 331, 9  # BEYOND: L2 bytes off by more than 20 %
-
-
-def since_then() -> str:
-    """What became of the confrontations, for a page."""
-    parts = ", ".join(f"{e.what} {100 * e.median:.0f} % (worst {100 * e.largest:.0f} %)" for e in EVERYTHING)
-    return (
-        f"Numbers were chosen with these and with recordings, {SETTINGS} settings in all. Over them errors are in the "
-        f"middle: {parts}; L2 bytes are beyond 20 % in {BEYOND}. It could not be much better: counted again, L2 bytes "
-        f"of the same setting differ by {100 * REPEATED.median:.0f} % in the middle, and by up to "
-        f"{100 * REPEATED.largest:.0f} %."
-    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fmha.model_facts import Blind, Constant
+from fmha.model_facts import Constant
+from fmha.model_record import Blind
 
 # A first loop of nothing but mma.sync reached 580 of wgmma's 989 TFLOP/s in bf16 on an H200 with four warps a
 # scheduler, 555 with two, 484 with one. Everything below was chosen with these, and the blind comparisons made; so they

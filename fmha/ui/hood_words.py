@@ -13,7 +13,7 @@ from fmha.l2_range import Range
 from fmha.levels import caches_of
 from fmha.measurement import Entry
 from fmha.model_errors import LOADS, STORES, measured
-from fmha.model_facts import RANGE_HOLDS
+from fmha.model_record import RANGE_HOLDS
 from fmha.problem import Problem
 from fmha.roofline import DRAM_READ, DRAM_WRITE, L2_SECTORS
 from fmha.traffic import compulsory_bytes

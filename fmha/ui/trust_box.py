@@ -12,11 +12,9 @@ from fmha.model_facts import (
     FITTED,
     HOW_THE_MODEL_WORKS,
     LIMITS_OF_THE_MODEL,
-    again_sentence,
-    blind_sentence,
-    since_then,
 )
 from fmha.model_facts_tiled import FITTED_TILED, HOW_TILED_WORKS, LIMITS_TILED, later_sentence, tiled_error
+from fmha.model_record import again_sentence, blind_sentence, since_then
 from fmha.ui import controls
 from fmha.ui.hood_words import LEVEL_NAMES
 from fmha.visit_costs import COSTED

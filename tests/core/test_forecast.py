@@ -1,7 +1,6 @@
 """The forecast against what an H200 measured: the recordings, and counters of settings that were read afterwards.
 
-Errors that hold here are those that the pages state. L2 bytes are compared with 32 x `lts__t_sectors_srcunit_tex.sum`,
-the median of all runs of a setting that were counted, DRAM bytes with reads plus writes.
+Errors that hold here are those that the pages state. What was counted: counted.py.
 """
 
 from __future__ import annotations
@@ -11,23 +10,18 @@ from collections import defaultdict
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from fmha import ladder
 from fmha.dispatch import BLOCK_ORDERS
-from fmha.edge import dram_doubt
 from fmha.errors import LimitError, ProblemError
 from fmha.forecast import (
     ERRORS_OF_THE_MODEL,
     FITTED,
     LIMITS_OF_THE_MODEL,
     MODELLED,
-    Forecast,
     forecast,
-    own_order,
     spilled_to_l2,
     time_us,
 )
@@ -35,157 +29,30 @@ from fmha.hardware import GPUS, Gpu
 from fmha.kernels import KERNELS, SECTOR
 from fmha.l2_range import DRIFTS, l2_range, widened
 from fmha.measurement import shipped
-from fmha.model_facts import BEYOND, EVERYTHING, RANGE_HOLDS, REPEATED, SETTINGS, Error, Repeated, since_then
+from fmha.model_record import BEYOND, EVERYTHING, RANGE_HOLDS, REPEATED, SETTINGS, Error, Repeated, since_then
 from fmha.problem import Causal, Problem, Tiling
+from tests.core.counted import (
+    H200,
+    L2,
+    LOADS,
+    SETS,
+    STORES,
+    USED,
+    Case,
+    cases,
+    doubted,
+    read_afterwards,
+    read_later,
+    recorded,
+    repeated,
+)
 
-LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
-L2, DRAM_READ, DRAM_WRITE = "lts__t_sectors_srcunit_tex.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
-H200 = GPUS["H200"]
-
-
-class Case(NamedTuple):
-    """One measured setting. time_us: the median of timed runs, or what ncu measured once; registers by function."""
-
-    kernel: str
-    problem: Problem
-    tiling: Tiling
-    gpu: Gpu
-    registers: dict[str, int]
-    counters: dict[str, dict[str, float]]
-    time_us: float
-
-    def total(self, metric: str) -> float:
-        return sum(metrics[metric] for metrics in self.counters.values())
-
-    @property
-    def l2(self) -> float:
-        again = repeated().get((self.kernel, self.problem, self.tiling), ())
-        return SECTOR * float(np.median([self.total(L2), *again]))
-
-    @property
-    def dram(self) -> float:
-        return self.total(DRAM_READ) + self.total(DRAM_WRITE)
-
-
-@lru_cache(maxsize=1)
-def repeated() -> dict[tuple[str, Problem, Tiling], list[int]]:
-    """Sectors that L2 was asked for in other runs of a setting, on two more H200s."""
-    entries = json.loads((Path(__file__).parent / "counters_h200_repeated.json").read_text())["entries"]
-    return {
-        (e["kernel"], Problem(**e["problem"]), Tiling(*e["tiling"])): [r[0] for r in e["runs"]] + e.get("more", [])
-        for e in entries
-    }
-
-
-@lru_cache(maxsize=1)
-def recorded() -> tuple[Case, ...]:
-    return tuple(
-        Case(
-            entry.name, run.problem, Tiling(*(entry.tiling or (32, 32))), recording.device.gpu,
-            {use.function: use.registers for use in entry.build.functions}, entry.counters, entry.time.median_us,
-        )
-        for recording in shipped() for run in recording.runs for entry in run.entries
-        if entry.is_kernel and entry.name in ("01", "02") and entry.counters and entry.time and entry.build
-    )  # fmt: skip
-
-
-@lru_cache(maxsize=1)
-def read_afterwards() -> tuple[Case, ...]:
-    """Settings chosen to be hard for the model: K and V beyond L2, whole heads a wave, GQA, ragged, other tiles.
-
-    They refuted its first version (six of them by more than 20 %), and the rule that blocks which wait for DRAM stay in
-    step was found with them; so they are no longer held out.
-    """
-    return _from_file("counters_h200.json")
-
-
-@lru_cache(maxsize=1)
-def read_later() -> tuple[Case, ...]:
-    """Settings measured after the second version; see test_forecast_blind.py for how it fared. The third knows them."""
-    return _from_file("counters_h200_later.json")
-
-
-@lru_cache(maxsize=1)
-def read_again() -> tuple[Case, ...]:
-    """Measured for the third version; the fourth, which follows blocks in time, knows them."""
-    return _from_file("counters_h200_again.json")
-
-
-@lru_cache(maxsize=1)
-def read_third() -> tuple[Case, ...]:
-    """Of kernels 02 to 13, measured for the fourth version, and used for its numbers afterwards."""
-    return _from_file("counters_h200_third.json")
-
-
-@lru_cache(maxsize=1)
-def read_fourth() -> tuple[Case, ...]:
-    """The same, for the fifth version, which knows that a ragged head's last block leads and what spills."""
-    return _from_file("counters_h200_fourth.json")
-
-
-@lru_cache(maxsize=1)
-def random_first() -> tuple[Case, ...]:
-    """Drawn at random, for the sixth version; used for its numbers afterwards."""
-    return _from_file("counters_h200_random.json", "first")
-
-
-@lru_cache(maxsize=1)
-def random_second() -> tuple[Case, ...]:
-    """The same, for the seventh: the eighth knows that SMs with fewer blocks are faster."""
-    return _from_file("counters_h200_random.json", "second")
-
-
-@lru_cache(maxsize=1)
-def random_last() -> tuple[Case, ...]:
-    """Drawn at random when the model was as it is now: used for nothing."""
-    return _from_file("counters_h200_random.json", "last")
-
-
-@lru_cache(maxsize=1)
-def of_the_ladder() -> tuple[Case, ...]:
-    """All thirteen kernels at N=4096, as they come with the app."""
-    return tuple(
-        Case(
-            entry.name, run.problem.replace(dtype=entry.dtype), Tiling(*(entry.tiling or (32, 32))),
-            recording.device.gpu, {use.function: use.registers for use in entry.build.functions}, entry.counters,
-            entry.time.median_us,
-        )
-        for recording in ladder.shipped() for run in recording.runs for entry in run.entries
-        if entry.is_kernel and entry.counters and entry.time and entry.build
-    )  # fmt: skip
-
-
-def _from_file(name: str, which: str | None = None) -> tuple[Case, ...]:
-    entries = json.loads((Path(__file__).parent / name).read_text())["entries"]
-    gpu = recorded()[0].gpu
-    return tuple(
-        Case(
-            e["kernel"], Problem(**e["problem"]), Tiling(*e["tiling"]), gpu,
-            {name: int(c["launch__registers_per_thread"]) for name, c in e["counters"].items()}, e["counters"],
-            sum(c["gpu__time_duration.sum"] for c in e["counters"].values()) / 1e3,
-        )
-        for e in entries
-        if which is None or e["set"] == which
-    )  # fmt: skip
-
-
-SETS = {
-    "recorded": recorded, "read afterwards": read_afterwards, "read later": read_later, "read again": read_again,
-    "read third": read_third, "read fourth": read_fourth, "the ladder": of_the_ladder, "random": random_first,
-    "random again": random_second, "random, used for nothing": random_last,
-}  # fmt: skip
-USED = [name for name in SETS if name != "random, used for nothing"]
 # Of L2 bytes: the largest error, and how many are beyond 20 %, the issue's bound.
 L2_BOUNDS = {
     "recorded": (0.16, 0), "read afterwards": (0.20, 0), "read later": (0.20, 0), "read again": (0.20, 0),
     "read third": (0.21, 1), "read fourth": (0.20, 0), "the ladder": (0.20, 0), "random": (0.61, 3),
     "random again": (0.39, 5), "random, used for nothing": (0.98, 7),
 }  # fmt: skip
-
-
-@lru_cache(maxsize=10)
-def cases(which: str) -> list[tuple[Case, Forecast]]:
-    return [(c, forecast(KERNELS[c.kernel], c.problem, c.tiling, c.gpu, registers=c.registers)) for c in SETS[which]()]
 
 
 def test_there_is_enough_to_compare_with() -> None:
@@ -208,14 +75,6 @@ def test_l2_bytes(which: str) -> None:
     largest, beyond = L2_BOUNDS[which]
     assert errors.max() <= largest and (errors > 0.20).sum() <= beyond
     assert np.median(errors) <= 0.085
-
-
-def doubted(case: Case, found: Forecast) -> bool:
-    """Whether nothing is said of DRAM."""
-    kernel, places = KERNELS[case.kernel], found.functions[0].held.blocks
-    return case.kernel != "01" and bool(
-        dram_doubt(case.problem, case.tiling, case.gpu, own_order(kernel), blocks_per_sm=places)
-    )
 
 
 @pytest.mark.parametrize("which", list(SETS))

@@ -14,7 +14,7 @@ from fmha.forecast import forecast
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS, SECTOR
 from fmha.measurement import shipped
-from fmha.model_facts import (
+from fmha.model_record import (
     AGAIN,
     BEFORE,
     BLIND,

@@ -23,7 +23,6 @@ from fmha.errors import LimitError
 from fmha.forecast import MODELLED, TIMED, forecast, own_order, time_us
 from fmha.hardware import GPUS
 from fmha.kernels import KERNELS
-from fmha.measurement import useful_flops
 from fmha.model_errors import spearman
 from fmha.model_facts_tiled import (
     FITTED_TILED,
@@ -35,6 +34,7 @@ from fmha.model_facts_tiled import (
 )
 from fmha.problem import Problem, Tiling
 from fmha.sm_time import mma_flops_per_clock
+from fmha.speeds import useful_flops
 from fmha.visit_costs import COSTED, LONGEST_FIRST, ONE_SCORE, visit_cost
 
 H200 = GPUS["H200"]
