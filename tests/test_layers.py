@@ -23,7 +23,8 @@ CORE = (
     "kernels best_tiles phases banks bank_sites bank_fmha101 bank_naive bank_kernels records speeds measurement ladder "
     "rungs stamps stamp_events stamp_files line_counts line_page roofline algorithms papers paper_ratios compiled "
     "visit_costs model_record model_facts model_facts_tiled sm_time tile_designs forecast_parts forecast l2_range "
-    "tilemap wave_map spans gantt_map makespan as_run model_errors edge order_levels glossary formulas references apidoc"
+    "tilemap wave_map spans gantt_map makespan as_run model_errors edge order_levels glossary formulas references "
+    "apidoc"
 ).split()
 HEAVY = {"streamlit", "plotly", "torch", "pycuda", "pandas", "scipy", "matplotlib"}
 
