@@ -111,23 +111,26 @@ def diff_html(old_name: str, old: str, new_name: str, new: str, *, is_split: boo
     else:
         head = f'<tr><th colspan="4">{escape(old_name)} to {escape(new_name)}</th></tr>'
     body = []
-    last = 0
+    last, width = 0, 6 if is_split else 4
     for group in groups:
         first = next(row.new for row in group if row.new is not None) if any(r.new is not None for r in group) else last
         same = (first or 0) - last
         if same > 0:
-            width = 6 if is_split else 4
-            body.append(f'<tr class="gap"><td colspan="{width}">{same} lines unchanged</td></tr>')
+            body.append(_gap(same, width))
         for row in group:
             body += _split(row, a, b) if is_split else _stacked(row, a, b)
         last = max([row.new for row in group if row.new is not None], default=last - 1) + 1
     if len(b) > last:
-        body.append(f'<tr class="gap"><td colspan="{6 if is_split else 4}">{len(b) - last} lines unchanged</td></tr>')
+        body.append(_gap(len(b) - last, width))
     columns = '<col class="no"><col class="sign"><col>' * 2 if is_split else ""
     table = f"<table>{caption}<colgroup>{columns}</colgroup><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
     label = f"Changes from {escape(old_name, quote=True)} to {escape(new_name, quote=True)}"
     look = "fmha-diff split" if is_split else "fmha-diff"
     return f'{STYLE}<div class="{look}" tabindex="0" role="region" aria-label="{label}">{table}</div>'
+
+
+def _gap(lines: int, width: int) -> str:
+    return f'<tr class="gap"><td colspan="{width}">{lines} line{"" if lines == 1 else "s"} unchanged</td></tr>'
 
 
 def _split(row: Row, a: list[str], b: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha.kernels import KERNELS, previous
-from fmha.ui.diff_view import diff_html, rows
+from fmha.ui.diff_view import CONTEXT, diff_html, rows
 
 lines = st.lists(
     st.sampled_from(["int a = b;", "int a = c;", "", "}", "for (;;) {", "  return <b>x</b> & y;"]), max_size=12
@@ -67,7 +67,13 @@ def test_each_rung_shows_all_changed_lines_in_both_layouts() -> None:
             changed = {x for group in rows(below.source().splitlines(), chosen.source().splitlines()) for r in group
                        if r.changed and r.new is not None for x in [chosen.source().splitlines()[r.new]]}  # fmt: skip
             assert changed <= set(shown)
-            left_out = sum(int(n) for n in re.findall(r">(\d+) lines unchanged<", text))
+            left_out = sum(int(n) for n in re.findall(r">(\d+) lines? unchanged<", text))
             groups = rows(below.source().splitlines(), chosen.source().splitlines())
             there = sum(row.new is not None for group in groups for row in group)
             assert left_out + there == len(chosen.source().splitlines()) and 'tabindex="0"' in text
+
+
+def test_one_line_is_one_line() -> None:
+    old = "\n".join(f"line {n}" for n in range(1 + CONTEXT))
+    for is_split in (True, False):
+        assert ">1 line unchanged<" in diff_html("a", old + "\nx", "b", old + "\ny", is_split=is_split)
