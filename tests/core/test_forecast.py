@@ -41,8 +41,6 @@ from tests.core.counted import (
     Case,
     cases,
     doubted,
-    read_afterwards,
-    read_later,
     recorded,
     repeated,
 )
@@ -56,9 +54,10 @@ L2_BOUNDS = {
 
 
 def test_there_is_enough_to_compare_with() -> None:
-    assert len(recorded()) >= 96 and len(read_afterwards()) == 18 and len(read_later()) == 13
+    afterwards = SETS["read afterwards"]()
+    assert len(recorded()) >= 96 and len(afterwards) == 18 and len(SETS["read later"]()) == 13
     assert {case.kernel for case in recorded()} == {"01", "02"}
-    big = [c for c in (*recorded(), *read_afterwards()) if 8 * c.problem.Nk * c.problem.d > H200.l2_bytes / 2]
+    big = [c for c in (*recorded(), *afterwards) if 8 * c.problem.Nk * c.problem.d > H200.l2_bytes / 2]
     assert len(big) >= 4  # K and V of a head outgrow L2 when they take two places
 
 
