@@ -103,8 +103,8 @@ def _from_file(name: str, which: str | None = None) -> tuple[Case, ...]:
 
 SETS = {
     "recorded": recorded,
-    # Chosen to be hard: K and V beyond L2, whole heads a wave, GQA, ragged, other tiles. They refuted the first version;
-    # that blocks which wait for DRAM stay in step was found with them.
+    # Chosen to be hard: K and V beyond L2, whole heads a wave, GQA, ragged, other tiles. They refuted the first
+    # version; that blocks which wait for DRAM stay in step was found with them.
     "read afterwards": partial(_from_file, "counters_h200.json"),
     # Each of these was read for one version of the model, and the next knows it; test_forecast_blind.py tells how that
     # one fared. Of kernels 01 and 02:
